@@ -1,0 +1,89 @@
+"""Argument checks: every error names the argument, the value and what was expected."""
+
+import difflib
+import math
+import operator
+from collections.abc import Iterable
+from typing import Any, SupportsIndex
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Floats = NDArray[np.float64]
+
+# How far a distribution's sum may be from one before it is taken for a mistake.
+SUM_TOLERANCE = 1e-9
+
+
+def integer(name: str, value: SupportsIndex, least: int) -> int:
+    """``value`` as an int that is at least ``least``."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} must be an integer, got {value!r}") from None
+    if isinstance(value, bool) or number < least:
+        raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}")
+    return number
+
+
+def number(name: str, value: Any, expected: str = "a finite number") -> float:
+    """``value`` as a finite float."""
+    try:
+        result = float(value)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name} must be {expected}, got {value!r}") from None
+    if not math.isfinite(result):
+        raise ValueError(f"{name} must be {expected}, got {value!r}")
+    return result
+
+
+def positive(name: str, value: Any) -> float:
+    """``value`` as a finite float above zero."""
+    result = number(name, value, "a positive number")
+    if result <= 0:
+        raise ValueError(f"{name} must be a positive number, got {value!r}")
+    return result
+
+
+def real_array(name: str, value: ArrayLike) -> Floats:
+    """``value`` as a float64 array of finite numbers, a copy of its own that nobody can write to."""
+    try:
+        array = np.array(value, dtype=np.float64, order="C")
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{name} must be an array of real numbers: {error}") from None
+    bad = np.argwhere(~np.isfinite(array))
+    if len(bad):
+        raise ValueError(f"{name} must be finite, got {array[tuple(bad[0])]} at {index(bad[0])}")
+    array.setflags(write=False)
+    return array
+
+
+def distribution(name: str, value: ArrayLike) -> Floats:
+    """``value`` as an array whose last axis holds probabilities that sum to one."""
+    array = real_array(name, value)
+    negative = np.argwhere(array < 0)
+    if len(negative):
+        raise ValueError(
+            f"{name} must hold probabilities, got {array[tuple(negative[0])]} at {index(negative[0])}"
+        )
+    sums = array.sum(axis=-1)
+    off = np.argwhere(np.abs(sums - 1) > SUM_TOLERANCE)
+    if len(off):
+        where = f" in row {index(off[0])}" if array.ndim > 1 else ""
+        raise ValueError(f"{name} must sum to one along its last axis, got {sums[tuple(off[0])]:.12g}{where}")
+    return array
+
+
+def choice(name: str, value: str, valid: Iterable[str]) -> str:
+    """``value`` if it is one of ``valid``; the error suggests the nearest one."""
+    options = sorted(valid)
+    if value in options:
+        return value
+    near = difflib.get_close_matches(str(value), options, n=1, cutoff=0.4)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    raise ValueError(f"{name} must be one of {', '.join(options)}, got {value!r}{hint}")
+
+
+def index(position: NDArray[np.intp]) -> str:
+    """An array position as people write it: ``[2, 0]``."""
+    return str([int(i) for i in position])

@@ -1,0 +1,52 @@
+"""Files that are whole or not there: written under a temporary name, then renamed."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import xarray as xr
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A temporary name beside ``path``; what was written there becomes ``path`` when all went well."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        yield temporary
+        with temporary.open("rb") as written:
+            os.fsync(written.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_netcdf(data: xr.Dataset, path: Path) -> None:
+    """Write a dataset as netCDF, atomically."""
+    with replacing(path) as temporary:
+        data.to_netcdf(temporary, engine="h5netcdf")
+
+
+def read_netcdf(path: Path, kind: str) -> xr.Dataset:
+    """Read a dataset that ``write_netcdf`` wrote, marked with the attribute ``fedsarsa_file = kind``."""
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: no such file; expected a fedsarsa {kind}")
+    try:
+        data = xr.load_dataset(path, engine="h5netcdf")
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{path}: expected a fedsarsa {kind} in netCDF, got {error}") from None
+    if data.attrs.get("fedsarsa_file") != kind:
+        raise ValueError(f"{path}: expected a fedsarsa {kind}, got another netCDF file")
+    return data
+
+
+def writable_directory(path: Path) -> Path:
+    """``path`` as a directory in which files can be made; made if it is not there."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        probe = path / f".{os.getpid()}.probe"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise OSError(f"{path}: expected a directory that can be written to, got {error}") from None
+    return path

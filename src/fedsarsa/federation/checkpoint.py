@@ -1,0 +1,72 @@
+"""A training laid down on disk, to go on from as if nothing had happened."""
+
+import hashlib
+from pathlib import Path
+
+import numpy as np
+import xarray as xr
+
+from fedsarsa import _files
+from fedsarsa.federation.problem import Problem, State, Synchronisations
+
+KIND = "checkpoint"
+
+
+def fingerprint(problem: Problem, theta0: np.ndarray, record_every: int) -> str:
+    """A digest of all that decides a training: two with the same one have the same history."""
+    digest = hashlib.sha256()
+
+    def add(*items: object) -> None:
+        for item in items:
+            data = np.ascontiguousarray(item).tobytes() if isinstance(item, np.ndarray) else item
+            digest.update(data if isinstance(data, bytes) else repr(data).encode())
+
+    for world in problem.fleet.worlds:
+        add(world.kernel.rows, world.kernel.shift, world.actions, world.reward, world.initial)
+    add(problem.fleet.world_of, problem.fleet.discount)
+    features = problem.features
+    add(type(features).__name__, *vars(features).values())
+    add(type(problem.policy).__name__, *vars(problem.policy).values())
+    add(problem.schedules, problem.schedule_of, problem.sync_every, problem.radius, problem.weights)
+    add(problem.steps, problem.runs, problem.seed, theta0, record_every)
+    return digest.hexdigest()
+
+
+def save(path: Path, mark: str, state: State, seen: Synchronisations) -> None:
+    """Write where a training stands, atomically."""
+    _files.write_netcdf(
+        xr.Dataset(
+            {
+                "theta": (("run", "agent", "d"), state.theta),
+                "states": (("run", "agent"), state.states),
+                "actions": (("run", "agent"), state.actions),
+                "server": (("run", "d"), state.central),
+                "weighted_sum": (("run", "d"), state.weighted_sum),
+                "failed_at": ("run", state.failed_at),
+                "central": (("run", "record", "d"), seen.central),
+                "drift": (("run", "record"), seen.drift),
+            },
+            attrs={"fedsarsa_file": KIND, "fingerprint": mark, "t": state.t},
+        ),
+        path,
+    )
+
+
+def load(path: Path, mark: str) -> tuple[State, Synchronisations]:
+    """Read a checkpoint of the training with this fingerprint."""
+    data = _files.read_netcdf(path, KIND)
+    if data.attrs["fingerprint"] != mark:
+        raise ValueError(
+            f"{path}: expected a checkpoint of this training, got one of another; "
+            "remove it or choose another place"
+        )
+    state = State(
+        t=int(data.attrs["t"]),
+        theta=data["theta"].values,
+        states=data["states"].values,
+        actions=data["actions"].values,
+        central=data["server"].values,
+        weighted_sum=data["weighted_sum"].values,
+        failed_at=data["failed_at"].values,
+    )
+    return state, Synchronisations(data["central"].values, data["drift"].values)

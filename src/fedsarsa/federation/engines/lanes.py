@@ -1,0 +1,465 @@
+"""Compiled rounds of FedSARSA for the agents of some runs, side by side.
+
+One agent's step waits for memory and for its own last result. So a block of agents (*lanes*) takes each
+phase of a step together: random words, next states, actions, updates; the processor always finds
+independent work. What a lane computes does not depend on the lanes beside it.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedsarsa._checks import Floats
+from fedsarsa._numba import U64, kernel, piece
+from fedsarsa.federation.problem import RUNNING
+from fedsarsa.learning import choice, random, sarsa
+from fedsarsa.learning.tables import Tables
+from fedsarsa.worlds import alias
+
+BLOCK = 16  # lanes that take a phase together
+AHEAD = 16  # steps whose random words are drawn at once
+
+_ONE = U64(1)
+
+
+class Plan(NamedTuple):
+    """What does not change while training.
+
+    ``world`` and ``schedule`` (N,) say which world and step size are agent i's; ``radius`` is infinite
+    without projection; ``offset`` is the a of theta-tilde's weights a + t, negative without it;
+    ``cached`` chooses the cached way of ``choice``.
+    """
+
+    world: NDArray[np.uint32]
+    schedule: NDArray[np.uint32]
+    weights: Floats
+    radius: float
+    offset: float
+    seed: int
+    cached: bool
+
+
+class Team(NamedTuple):
+    """The runs that one thread trains, and the room it works in.
+
+    ``theta`` and ``progress`` are (R N d,) flat, ``states`` and ``actions`` (R N,); ``progress`` gathers
+    the updates of a round, each times the weight that theta-tilde gives to the rest of the round (empty
+    without theta-tilde). ``masses`` (R, d), ``ladders`` and ``base`` (R,) cache the central parameter's
+    softmax (see ``choice``; empty where nothing is cached).
+    """
+
+    first_run: int
+    theta: Floats
+    states: NDArray[np.uint32]
+    actions: NDArray[np.uint32]
+    central: Floats
+    weighted_sum: Floats
+    progress: Floats
+    failed_at: NDArray[np.int64]
+    masses: Floats
+    ladders: Floats
+    base: Floats
+
+
+class Lanes(NamedTuple):
+    """The agents still learning: lane l is agent ``agent[l]`` of run ``run[l]`` (counted in the team)."""
+
+    run: NDArray[np.uint64]
+    agent: NDArray[np.uint64]
+
+
+class Room(NamedTuple):
+    """Working space of one call: a block's random numbers, next pairs and caches, and failures it sees.
+
+    Random words are kept as they are used: split for the alias tables, and as floats for the policy.
+    """
+
+    columns: NDArray[np.uint64]
+    fractions: NDArray[np.uint64]
+    uniforms: Floats
+    place: NDArray[np.uint64]
+    next_states: NDArray[np.uint64]
+    next_actions: NDArray[np.uint64]
+    masses: Floats
+    ladders: Floats
+    base: Floats
+    values: Floats
+    weights: Floats
+    failed_at: NDArray[np.int64]
+
+
+def room(tables: Tables, team: Team) -> Room:
+    """Empty working space for a team."""
+    draws = BLOCK * AHEAD
+    return Room(
+        columns=np.empty(draws, np.uint64),
+        fractions=np.empty(draws, np.uint64),
+        uniforms=np.empty(draws),
+        place=np.empty(BLOCK, np.uint64),
+        next_states=np.empty(BLOCK, np.uint64),
+        next_actions=np.empty(BLOCK, np.uint64),
+        masses=np.empty(BLOCK * team.masses.shape[1]),
+        ladders=np.empty(BLOCK * team.ladders.shape[1]),
+        base=np.empty(BLOCK),
+        values=np.empty(int(tables.width)),
+        weights=np.empty(int(tables.width)),
+        failed_at=np.full(len(team.failed_at), RUNNING, np.int64),
+    )
+
+
+@kernel
+def start(tables: Tables, plan: Plan, team: Team, lanes: Lanes, room: Room) -> None:
+    """Draw the first state and action of every lane."""
+    agents = U64(len(plan.world))
+    for lane in range(len(lanes.run)):
+        run, agent = lanes.run[lane], lanes.agent[lane]
+        first, second = random.words(plan.seed, team.first_run + run, agent, U64(random.START))
+        place = run * agents + agent
+        s = sarsa.first_state(tables, U64(plan.world[agent]), first)
+        team.states[place] = s
+        team.actions[place] = choice.direct(
+            tables,
+            team.theta,
+            place * tables.dim,
+            s,
+            random.uniform(second),
+            room.values,
+            room.weights,
+        )
+
+
+@kernel
+def train(
+    tables: Tables,
+    plan: Plan,
+    team: Team,
+    lanes: Lanes,
+    step_sizes: Floats,
+    t: int,
+    steps: int,
+    rounds: int,
+    fresh: bool,
+    synchronises: bool,
+    room: Room,
+    central: Floats,
+    drift: Floats,
+) -> None:
+    """``rounds`` rounds of ``steps`` local steps; ``central`` (R, m, d) and ``drift`` (R, m) record them."""
+    for k in range(rounds):
+        now = t + k * steps
+        local_steps(
+            tables, plan, team, lanes, 0, len(lanes.run), step_sizes, k * steps, now, steps, fresh, room
+        )
+        settle(tables, plan, team, now, steps, synchronises, room.failed_at, k, central, drift)
+        fresh = synchronises
+
+
+@kernel
+def local_steps(
+    tables: Tables,
+    plan: Plan,
+    team: Team,
+    lanes: Lanes,
+    low: int,
+    high: int,
+    step_sizes: Floats,
+    column: int,
+    t: int,
+    steps: int,
+    fresh: bool,
+    room: Room,
+) -> None:
+    """``steps`` local steps from ``t`` on for lanes ``low`` to ``high``.
+
+    ``step_sizes[u, column + k]`` is schedule u's at t + k; ``fresh`` starts from the central parameter.
+    """
+    for begin in range(low, high, BLOCK):
+        first, count = U64(begin), U64(min(BLOCK, high - begin))
+        enter(tables, plan, team, lanes, first, count, fresh, room)
+        for ahead in range(0, steps, AHEAD):
+            some = min(AHEAD, steps - ahead)
+            draw(tables, plan, lanes, team.first_run, first, count, t + ahead, some, room)
+            for k in range(some):
+                at = U64(k) * count
+                move(tables, plan, team, lanes, first, count, at, room)
+                act(tables, plan, team, count, at, room)
+                step = ahead + k
+                # What theta-tilde gives to the steps of this round after this one: a + t each.
+                remaining = steps - 1 - step
+                rest = remaining * (plan.offset + t + 0.5 * (step + steps))
+                update(
+                    tables, plan, team, lanes, first, count, step_sizes, column + step, t + step, rest, room
+                )
+
+
+@piece
+def enter(
+    tables: Tables, plan: Plan, team: Team, lanes: Lanes, first: int, count: int, fresh: bool, room: Room
+) -> None:
+    """Begin a round for a block of lanes: parameters, progress and caches."""
+    agents, dim = U64(len(plan.world)), tables.dim
+    size = U64(team.ladders.shape[1])
+    for h in range(count):
+        run = lanes.run[first + h]
+        place = run * agents + lanes.agent[first + h]
+        room.place[h] = place
+        origin = place * dim
+        if fresh:
+            for j in range(dim):
+                team.theta[origin + j] = team.central[run, j]
+        if team.progress.size > 0:
+            for j in range(dim):
+                team.progress[origin + j] = 0.0
+        if plan.cached:
+            if fresh:
+                room.base[h] = team.base[run]
+                for j in range(dim):
+                    room.masses[h * dim + j] = team.masses[run, j]
+                for j in range(size):
+                    room.ladders[h * size + j] = team.ladders[run, j]
+            else:
+                base = room.base[h] = highest(team.theta, origin, dim)
+                choice.mount(tables, team.theta, origin, base, room.masses, h * dim, room.ladders, h * size)
+
+
+@kernel
+def draw(
+    tables: Tables,
+    plan: Plan,
+    lanes: Lanes,
+    first_run: int,
+    first: int,
+    count: int,
+    t: int,
+    steps: int,
+    room: Room,
+) -> None:
+    """The random numbers of a block of lanes for ``steps`` steps from ``t`` on, step by step.
+
+    A function of its own, not inlined: as a loop over plain arrays it compiles to vector instructions.
+    """
+    run, agent = lanes.run, lanes.agent
+    columns, fractions, uniforms = room.columns, room.fractions, room.uniforms
+    for k in range(steps):
+        now, at = U64(t + k), U64(k) * count
+        for h in range(count):
+            one, two = random.words(plan.seed, first_run + run[first + h], agent[first + h], now)
+            column, fraction = alias.split(one, tables.states)
+            columns[at + h] = column
+            fractions[at + h] = fraction
+            uniforms[at + h] = random.uniform(two)
+
+
+@piece
+def move(
+    tables: Tables, plan: Plan, team: Team, lanes: Lanes, first: int, count: int, at: int, room: Room
+) -> None:
+    """Draw the next state of every lane of a block."""
+    for h in range(count):
+        place = room.place[h]
+        room.next_states[h] = sarsa.next_state(
+            tables,
+            U64(plan.world[lanes.agent[first + h]]),
+            U64(team.states[place]),
+            U64(team.actions[place]),
+            room.columns[at + h],
+            room.fractions[at + h],
+        )
+
+
+@piece
+def act(tables: Tables, plan: Plan, team: Team, count: int, at: int, room: Room) -> None:
+    """Draw the next action of every lane of a block."""
+    size, height = U64(team.ladders.shape[1]), tables.width + _ONE
+    for h in range(count):
+        s, uniform = room.next_states[h], room.uniforms[at + h]
+        foot = h * size + tables.rows[s] * height
+        if plan.cached and (choice.TRUST_LOW < room.ladders[foot + tables.width] < choice.TRUST_HIGH):
+            room.next_actions[h] = choice.climb(tables, room.ladders, foot, uniform)
+        else:
+            origin = room.place[h] * tables.dim
+            room.next_actions[h] = choice.direct(
+                tables, team.theta, origin, s, uniform, room.values, room.weights
+            )
+
+
+@piece
+def update(
+    tables: Tables,
+    plan: Plan,
+    team: Team,
+    lanes: Lanes,
+    first: int,
+    count: int,
+    step_sizes: Floats,
+    column: int,
+    t: int,
+    rest: float,
+    room: Room,
+) -> None:
+    """Step 3 and 4 for every lane of a block: the parameters, then the pair."""
+    size, height = U64(team.ladders.shape[1]), tables.width + _ONE
+    averaging = team.progress.size > 0
+    for h in range(count):
+        place, agent = room.place[h], lanes.agent[first + h]
+        s, a = U64(team.states[place]), U64(team.actions[place])
+        s_next, a_next = room.next_states[h], room.next_actions[h]
+        origin = place * tables.dim
+        step_size = step_sizes[plan.schedule[agent], U64(column)]
+        change = sarsa.increment(
+            tables, team.theta, origin, U64(plan.world[agent]), s, a, s_next, a_next, step_size
+        )
+        if tables.dense.size > 0:
+            finite = True
+            at = s * tables.dim * tables.actions + a
+            for j in range(tables.dim):
+                moved = change * tables.dense[at]
+                team.theta[origin + j] += moved
+                finite &= math.isfinite(team.theta[origin + j])
+                if averaging:
+                    team.progress[origin + j] += rest * moved
+                at += tables.actions
+        else:
+            row, group = U64(tables.rows[s]), U64(tables.columns[a])
+            at = origin + row * tables.width + group
+            updated = team.theta[at] + change
+            team.theta[at] = updated
+            finite = math.isfinite(updated)
+            if averaging:
+                team.progress[at] += rest * change
+            if plan.cached:
+                exponent = (updated - room.base[h]) / tables.parameter
+                first_of_row = h * tables.dim + row * tables.width
+                room.masses[first_of_row + group] = tables.counts[group] * math.exp(exponent)
+                choice.rebuild(tables, room.masses, first_of_row, room.ladders, h * size + row * height)
+        team.states[place] = s_next
+        team.actions[place] = a_next
+        if not finite:
+            run = lanes.run[first + h]
+            if room.failed_at[run] == RUNNING or t < room.failed_at[run]:
+                room.failed_at[run] = t
+
+
+@kernel
+def settle(
+    tables: Tables,
+    plan: Plan,
+    team: Team,
+    t: int,
+    steps: int,
+    synchronises: bool,
+    failed_at: NDArray[np.int64],
+    record: int,
+    central: Floats,
+    drift: Floats,
+) -> None:
+    """End a round that began at ``t``: average, and if it synchronises, project, record and broadcast.
+
+    Lanes take the broadcast up when they enter the next round.
+    """
+    for run in range(len(team.failed_at)):
+        average = team.central[run]
+        if team.failed_at[run] == RUNNING and failed_at[run] == RUNNING:
+            if team.progress.size > 0:
+                gather(plan, team, t, steps, run)
+            distance = mean(plan, team, run, synchronises)
+            if synchronises:
+                project(average, plan.radius)
+                drift[run, record] = distance
+                if not all_finite(average):
+                    failed_at[run] = t + steps - 1
+                elif plan.cached:
+                    team.base[run] = highest(average, U64(0), tables.dim)
+                    choice.mount(
+                        tables,
+                        average,
+                        U64(0),
+                        team.base[run],
+                        team.masses[run],
+                        U64(0),
+                        team.ladders[run],
+                        U64(0),
+                    )
+        if failed_at[run] != RUNNING:
+            team.failed_at[run] = failed_at[run]
+            for j in range(len(average)):
+                average[j] = np.nan
+            if synchronises:
+                drift[run, record] = np.nan
+        if synchronises:
+            for j in range(len(average)):
+                central[run, record, j] = average[j]
+
+
+@piece
+def mean(plan: Plan, team: Team, run: int, measures: bool) -> float:
+    """Average the local parameters into ``central``; return the mean squared distance from it."""
+    average = team.central[run]
+    agents, dim = len(plan.world), len(average)
+    origin = run * agents * dim
+    for j in range(dim):
+        average[j] = 0.0
+    for agent in range(agents):
+        weight, at = plan.weights[agent], U64(origin + agent * dim)
+        for j in range(dim):
+            average[j] += weight * team.theta[at + U64(j)]
+    total = 0.0
+    if measures:
+        for agent in range(agents):
+            at = U64(origin + agent * dim)
+            distance = 0.0
+            for j in range(dim):
+                distance += (team.theta[at + U64(j)] - average[j]) ** 2
+            total += plan.weights[agent] * distance
+    return total
+
+
+@piece
+def gather(plan: Plan, team: Team, t: int, steps: int, run: int) -> None:
+    """Add the weighted parameters of a round to theta-tilde's sum, before the average changes."""
+    start, total = team.central[run], team.weighted_sum[run]
+    agents, dim = len(plan.world), len(start)
+    weight = steps * (plan.offset + t + 0.5 * (steps - 1))
+    for j in range(dim):
+        total[j] += weight * start[j]
+    for agent in range(agents):
+        at = (run * agents + agent) * dim
+        for j in range(dim):
+            total[j] += plan.weights[agent] * team.progress[at + j]
+
+
+@piece
+def project(theta: Floats, radius: float) -> None:
+    """Move ``theta`` to the nearest point of the ball of ``radius`` around 0."""
+    largest = 0.0
+    for j in range(len(theta)):
+        largest = max(largest, abs(theta[j]))
+    if largest == 0.0:
+        return
+    total = 0.0
+    for j in range(len(theta)):
+        total += (theta[j] / largest) ** 2  # squares of theta itself could overflow
+    norm = largest * math.sqrt(total)
+    if norm > radius:
+        for j in range(len(theta)):
+            theta[j] *= radius / norm
+
+
+@piece
+def highest(theta: Floats, origin: int, dim: int) -> float:
+    """The largest of ``dim`` parameters from ``origin`` on."""
+    best = theta[origin]
+    for j in range(dim):
+        best = max(best, theta[origin + j])
+    return best
+
+
+@piece
+def all_finite(theta: Floats) -> bool:
+    """Whether no parameter has overflowed."""
+    finite = True
+    for j in range(len(theta)):
+        finite &= math.isfinite(theta[j])
+    return finite

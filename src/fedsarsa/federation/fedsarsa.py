@@ -1,0 +1,227 @@
+"""FedSARSA: the settings of Algorithm ``alg``, and its training."""
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import ArrayLike
+
+from fedsarsa import _checks
+from fedsarsa._checks import Floats
+from fedsarsa._version import __version__
+from fedsarsa.federation import engines, training
+from fedsarsa.federation.history import KIND, History
+from fedsarsa.federation.problem import Problem, State, Synchronisations, average
+from fedsarsa.learning import features as feature_maps
+from fedsarsa.learning import policies, step_sizes
+from fedsarsa.learning.features import FeatureMap, Features, ModuloFeatures
+from fedsarsa.learning.policies import FixedPolicy, Policy, Softmax
+from fedsarsa.learning.step_sizes import StepSize
+from fedsarsa.worlds.finite import FiniteMDP
+from fedsarsa.worlds.fleet import Fleet
+
+
+@dataclass(frozen=True, eq=False)
+class FedSARSA:
+    """Federated SARSA with linear function approximation. The defaults are the published setting.
+
+    Parameters
+    ----------
+    features : OneHot, ModuloFeatures or TabularFeatures
+        The feature map phi.
+    policy : Softmax, Greedy, EpsilonGreedy or FixedPolicy
+        The policy improvement operator Gamma. Fixed: federated TD(0). Greedy: federated Q-learning.
+    step_size : float, ConstantStep, LinearDecay, PiecewiseDecay, or a list with one per agent
+        alpha_t.
+    sync_every : int or None
+        K, local steps per round; None: the server never averages (independent learners).
+    radius : float or None
+        G-bar, the radius of the ball on which the server projects; None: no projection.
+    weights : (N,) array or None
+        The server's weights, which sum to one; 1/N unless given.
+    """
+
+    features: Features = field(default_factory=ModuloFeatures)
+    policy: Policy = field(default_factory=Softmax)
+    step_size: StepSize = 0.01
+    sync_every: int | None = 10
+    radius: float | None = None
+    weights: ArrayLike | None = None
+
+    def __post_init__(self) -> None:
+        feature_maps.check(self.features)
+        policies.check(self.policy)
+        step_sizes.schedules(self.step_size)
+        if self.sync_every is not None:
+            _checks.integer("sync_every", self.sync_every, least=1)
+        if self.radius is not None:
+            _checks.positive("radius", self.radius)
+        if self.weights is not None and _checks.distribution("weights", self.weights).ndim != 1:
+            raise ValueError(f"weights must have shape (N,), got {np.shape(self.weights)}")
+
+    def train(
+        self,
+        fleet: Fleet | Sequence[FiniteMDP],
+        steps: int = 20_000,
+        runs: int = 10,
+        seed: int = 0,
+        engine: str = "auto",
+        theta0: ArrayLike | None = None,
+        threads: int | None = None,
+        progress: bool = False,
+        record_every: int = 1,
+        checkpoint: str | Path | None = None,
+    ) -> History:
+        """Train ``runs`` federations of a fleet, each with random numbers of its own.
+
+        Parameters
+        ----------
+        steps : int
+            T, steps per agent.
+        seed : int
+            With run and agent number it decides every random number, whatever the engine.
+        engine : {"auto", "cpu", "reference"}
+            ``reference`` is the specification; ``cpu`` gives the same numbers, compiled.
+        theta0 : (d,), (N, d) or (runs, N, d) array, optional
+            Where to start, 0 unless given: a federated parameter, to personalise it alone.
+        threads : int, optional
+            All cores unless given. The result does not depend on it.
+        progress : bool
+            Show a progress bar.
+        record_every : int
+            Record every so many synchronisations.
+        checkpoint : path, optional
+            Save here what is done, every minute and on Ctrl-C, and go on from here if the file exists.
+        """
+        fleet = fleet if isinstance(fleet, Fleet) else Fleet(fleet)
+        name = engines.resolve(engine)
+        if threads is not None:
+            threads = _checks.integer("threads", threads, least=1)
+        record_every = _checks.integer("record_every", record_every, least=1)
+        problem = self.problem(fleet, steps, runs, seed)
+        start = _start(problem, theta0)
+        state, seen = training.train(
+            problem,
+            engines.build(name, problem, threads),
+            start,
+            record_every,
+            progress,
+            None if checkpoint is None else Path(checkpoint),
+        )
+        settings = self.settings(fleet) | {
+            "steps": problem.steps,
+            "runs": problem.runs,
+            "record_every": record_every,
+            "warm_start": theta0 is not None,
+        }
+        return _history(problem, start, state, seen, name, settings, record_every)
+
+    def problem(self, fleet: Fleet, steps: int, runs: int, seed: int) -> Problem:
+        """The training problem of these settings on a fleet, checked."""
+        agents = len(fleet)
+        schedules = step_sizes.schedules(self.step_size)
+        if len(schedules) not in {1, agents}:
+            raise ValueError(f"step_size must be one or one per agent ({agents}), got {len(schedules)}")
+        weights = np.full(agents, 1 / agents) if self.weights is None else np.array(self.weights)
+        if weights.shape != (agents,):
+            raise ValueError(f"weights must have shape ({agents},), got {weights.shape}")
+        seed = _checks.integer("seed", seed, least=0)
+        if seed >= 2**64:
+            raise ValueError(f"seed must be below 2**64, got {seed}")
+        distinct = {schedule: place for place, schedule in enumerate(dict.fromkeys(schedules))}
+        return Problem(
+            fleet=fleet,
+            features=self.feature_map(fleet),
+            policy=self.policy,
+            schedules=list(distinct),
+            schedule_of=np.resize([distinct[schedule] for schedule in schedules], agents),
+            sync_every=self.sync_every,
+            radius=self.radius,
+            weights=weights.astype(float),
+            average_offset=step_sizes.average_offset(self.step_size),
+            steps=_checks.integer("steps", steps, least=1),
+            runs=_checks.integer("runs", runs, least=1),
+            seed=seed,
+        )
+
+    def feature_map(self, world: Fleet | FiniteMDP) -> FeatureMap:
+        """The features on a world; also checks that the policy fits it."""
+        if isinstance(self.policy, FixedPolicy):
+            self.policy.table(world.states, world.actions)
+        return self.features.on(world.states, world.actions)
+
+    def settings(self, fleet: Fleet) -> dict[str, Any]:
+        """The settings in words and numbers, for records."""
+        return {
+            "features": repr(self.features),
+            "policy": repr(self.policy),
+            "step_size": repr(self.step_size),
+            "sync_every": self.sync_every,
+            "radius": self.radius,
+            "weighted": self.weights is not None,
+            "agents": len(fleet),
+            "distinct_worlds": len(fleet.worlds),
+            "states": fleet.states,
+            "actions": fleet.actions,
+            "discount": fleet.discount,
+        }
+
+
+def _start(problem: Problem, theta0: ArrayLike | None) -> Floats:
+    """theta0 (or 0) in a shape that broadcasts to (R, N, d)."""
+    dim, agents, runs = problem.features.dim, problem.agents, problem.runs
+    if theta0 is None:
+        return np.zeros(dim)
+    start = _checks.real_array("theta0", theta0)
+    if start.shape not in {(dim,), (agents, dim), (runs, agents, dim)}:
+        raise ValueError(
+            f"theta0 must have shape ({dim},), ({agents}, {dim}) or ({runs}, {agents}, {dim}), "
+            f"got {start.shape}"
+        )
+    return start
+
+
+def _history(
+    problem: Problem,
+    start: Floats,
+    state: State,
+    seen: Synchronisations,
+    engine: str,
+    settings: dict[str, Any],
+    record_every: int,
+) -> History:
+    """The labelled arrays of a finished training."""
+    runs, dim = problem.runs, problem.features.dim
+    theta0 = np.broadcast_to(start, (runs, problem.agents, dim))
+    first = np.stack([average(problem.weights, theta0[run]) for run in range(runs)])
+    every = problem.sync_every
+    whole = every is not None and problem.steps % every == 0
+    final = state.central if whole else state.theta.mean(axis=1)
+    stride = 1 if every is None else every * record_every
+    t = stride * np.arange(seen.central.shape[1] + 1)
+    variables: dict[str, Any] = {
+        "central": (("run", "t", "d"), np.concatenate([first[:, None], seen.central], axis=1)),
+        "drift": (("run", "t"), np.pad(seen.drift, ((0, 0), (1, 0)), constant_values=math.nan)),
+        "final": (("run", "d"), final),
+        "local": (("run", "agent", "d"), state.theta),
+        "failed_at": ("run", state.failed_at),
+    }
+    offset = problem.average_offset
+    if offset is not None:
+        total = state.weighted_sum + (offset + problem.steps) * final
+        weight = (problem.steps + 1) * (offset + problem.steps / 2)
+        failed = state.failed_at >= 0
+        variables["averaged"] = (("run", "d"), np.where(failed[:, None], math.nan, total / weight))
+    attributes = {
+        "fedsarsa_file": KIND,
+        "fedsarsa_version": __version__,
+        "engine": engine,
+        "seed": str(problem.seed),
+        "settings": json.dumps(settings),
+    }
+    return History(xr.Dataset(variables, coords={"run": np.arange(runs), "t": t}, attrs=attributes))

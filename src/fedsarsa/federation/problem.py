@@ -1,0 +1,114 @@
+"""A training problem, checked and complete, and the state of its training: what engines work on."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedsarsa._checks import Floats
+from fedsarsa.learning.features import FeatureMap
+from fedsarsa.learning.policies import Policy
+from fedsarsa.learning.step_sizes import Schedule
+from fedsarsa.worlds.fleet import Fleet
+
+RUNNING = -1  # in State.failed_at: parameters are finite so far
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """Everything that decides a training, for ``runs`` federations of one fleet.
+
+    Attributes
+    ----------
+    schedule_of : (N,) int
+        Which of ``schedules`` is agent i's step size.
+    weights : (N,)
+        The server's weights, 1/N unless given.
+    average_offset : float or None
+        The a in the weights a + t of theta-tilde; None: no such average is kept.
+    """
+
+    fleet: Fleet
+    features: FeatureMap
+    policy: Policy
+    schedules: list[Schedule]
+    schedule_of: NDArray[np.int64]
+    sync_every: int | None
+    radius: float | None
+    weights: Floats
+    average_offset: float | None
+    steps: int
+    runs: int
+    seed: int
+
+    @property
+    def agents(self) -> int:
+        """N."""
+        return len(self.fleet)
+
+
+@dataclass(eq=False)
+class State:
+    """Where a training stands after ``t`` steps; with the problem, all that is needed to go on.
+
+    Attributes
+    ----------
+    theta : (R, N, d)
+        Local parameters.
+    states, actions : (R, N) uint32
+        The pair (s, a) each agent holds.
+    central : (R, d)
+        The server's parameter, or the plain average of the local ones since the last synchronisation.
+    weighted_sum : (R, d)
+        Sum of (a + t) theta-bar_t over the time steps before ``t``, for theta-tilde.
+    failed_at : (R,) int64
+        Step at which a run's parameters stopped being finite; such a run is not continued.
+    """
+
+    t: int
+    theta: Floats
+    states: NDArray[np.uint32]
+    actions: NDArray[np.uint32]
+    central: Floats
+    weighted_sum: Floats
+    failed_at: NDArray[np.int64]
+
+
+@dataclass(eq=False)
+class Synchronisations:
+    """What an engine saw at the synchronisations of a stretch of steps.
+
+    Attributes
+    ----------
+    central : (R, m, d)
+        Central parameter after each of the m synchronisations; NaN once a run has failed.
+    drift : (R, m)
+        Client drift: weighted mean of ||theta_i - average||^2 just before each of them.
+    """
+
+    central: Floats
+    drift: Floats
+
+
+def first_state(problem: Problem, theta0: Floats) -> State:
+    """The state before the first step, without the first states and actions (engines draw those)."""
+    runs, agents, dim = problem.runs, problem.agents, problem.features.dim
+    theta = np.array(np.broadcast_to(theta0, (runs, agents, dim)), order="C")
+    return State(
+        t=0,
+        theta=theta,
+        states=np.zeros((runs, agents), np.uint32),
+        actions=np.zeros((runs, agents), np.uint32),
+        central=np.stack([average(problem.weights, theta[run]) for run in range(runs)]),
+        weighted_sum=np.zeros((runs, dim)),
+        failed_at=np.full(runs, RUNNING, np.int64),
+    )
+
+
+def average(weights: Floats, theta: Floats) -> Floats:
+    """Weighted average (d,) of local parameters (N, d), summed agent by agent in their order.
+
+    Every engine sums in this order, so that parameters equal in one engine are equal in all.
+    """
+    total: Floats = np.add.reduce(weights[:, None] * theta, axis=0)
+    return total

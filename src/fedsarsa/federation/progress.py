@@ -1,0 +1,36 @@
+"""A progress bar for long trainings: steps done, agent-steps per second, time left."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from fedsarsa.federation.problem import Problem
+
+
+@contextmanager
+def reporting(problem: Problem, done: int, shown: bool) -> Iterator[Callable[[int], None]]:
+    """A function to call with the number of steps done; it moves a bar on standard error if ``shown``."""
+    if not shown:
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed:,.0f} of {task.total:,.0f} steps"),
+        TextColumn("{task.fields[speed]}"),
+        TimeRemainingColumn(),
+    )
+    begun, first = time.perf_counter(), done
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        title = f"{problem.agents} agents x {problem.runs} runs"
+        task = bar.add_task(title, total=problem.steps, completed=done, speed="")
+
+        def report(t: int) -> None:
+            elapsed = time.perf_counter() - begun
+            rate = (t - first) * problem.agents * problem.runs / elapsed
+            bar.update(task, completed=t, speed=f"{rate:.2g} agent-steps/s")
+
+        yield report

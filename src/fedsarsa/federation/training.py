@@ -1,0 +1,110 @@
+"""The training loop: stretches of steps by an engine, with records, progress and checkpoints between."""
+
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+import numpy as np
+
+from fedsarsa._checks import Floats
+from fedsarsa.federation import checkpoint, engines
+from fedsarsa.federation.problem import Problem, State, Synchronisations, first_state
+from fedsarsa.federation.progress import reporting
+
+CHECKPOINT_SECONDS = 60.0
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C between two stretches; what was done is in the checkpoint, if there is one."""
+
+
+def train(
+    problem: Problem,
+    engine: engines.Engine,
+    theta0: Floats,
+    record_every: int,
+    progress: bool,
+    path: Path | None,
+) -> tuple[State, Synchronisations]:
+    """Train to the end, or from the checkpoint at ``path`` to the end."""
+    mark = checkpoint.fingerprint(problem, theta0, record_every) if path else ""
+    if path is not None and path.exists():
+        state, seen = checkpoint.load(path, mark)
+    else:
+        state, seen = first_state(problem, theta0), _nothing(problem)
+        engine.start(state)
+    stretch = stretch_length(problem, engine.pace)
+    parts, saved = [seen], time.monotonic()
+    with _held_interrupt() as interrupted, reporting(problem, state.t, progress) as report:
+        while state.t < problem.steps:
+            part = engine.advance(state, min(stretch, _until_end(problem, state.t)))
+            parts.append(_thinned(problem, state.t, part, record_every))
+            report(state.t)
+            due = time.monotonic() - saved > CHECKPOINT_SECONDS or interrupted.is_set()
+            if path is not None and due:
+                checkpoint.save(path, mark, state, _joined(parts))
+                saved = time.monotonic()
+            if interrupted.is_set() and state.t < problem.steps:
+                raise Interrupted(f"interrupted after {state.t} of {problem.steps} steps")
+    return state, _joined(parts)
+
+
+def stretch_length(problem: Problem, pace: int) -> int:
+    """Steps to take at once: whole rounds, about ``pace`` agent-steps, one round at least."""
+    steps = max(1, pace // (problem.agents * problem.runs))
+    every = problem.sync_every
+    return steps if every is None else max(1, steps // every) * every
+
+
+def _until_end(problem: Problem, t: int) -> int:
+    """Steps from ``t`` to the last synchronisation, or after it to the last step."""
+    left = problem.steps - t
+    every = problem.sync_every
+    return left if every is None or left < every else left // every * every
+
+
+def _thinned(problem: Problem, end: int, seen: Synchronisations, record_every: int) -> Synchronisations:
+    """Every ``record_every``-th of the synchronisations that ended at ``end``, counted from t = 0."""
+    count = seen.central.shape[1]
+    last = end // problem.sync_every if problem.sync_every is not None and count else 0
+    kept = np.flatnonzero(np.arange(last - count + 1, last + 1) % record_every == 0)
+    return Synchronisations(seen.central[:, kept], seen.drift[:, kept])
+
+
+def _nothing(problem: Problem) -> Synchronisations:
+    return Synchronisations(np.empty((problem.runs, 0, problem.features.dim)), np.empty((problem.runs, 0)))
+
+
+def _joined(parts: list[Synchronisations]) -> Synchronisations:
+    """All parts as one, which also replaces them."""
+    parts[:] = [
+        Synchronisations(
+            np.concatenate([part.central for part in parts], axis=1),
+            np.concatenate([part.drift for part in parts], axis=1),
+        )
+    ]
+    return parts[0]
+
+
+@contextmanager
+def _held_interrupt() -> Iterator[threading.Event]:
+    """Ctrl-C sets the event instead of breaking a stretch in two; a second one is not held."""
+    pressed = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield pressed
+        return
+    before = signal.getsignal(signal.SIGINT)
+
+    def note(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
+        pressed.set()
+        signal.signal(signal.SIGINT, before)
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield pressed
+    finally:
+        signal.signal(signal.SIGINT, before)

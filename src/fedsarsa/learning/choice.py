@@ -1,0 +1,161 @@
+"""Drawing an action from Gamma(theta)(. | s), as compiled pieces.
+
+Actions with equal features are one class: the class is drawn by its mass, then a member uniformly, from
+the same random number in [0, 1). Two ways lead to the same action:
+
+- *direct*: values, weights by the policy, a walk over the classes. Any policy, any features.
+- *cached*: the softmax masses of an aggregation's parameters are kept, and for each row their
+  cumulative sums, its *ladder*; an update refreshes one mass and one ladder. Only for softmax.
+
+A uniform number times a positive total is below that total, also after rounding: classes without mass
+are never drawn.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from fedsarsa._checks import Floats
+from fedsarsa._numba import U64, piece
+from fedsarsa.learning.tables import EPSILON_GREEDY, FIXED, SOFTMAX, Tables
+
+_ONE = U64(1)
+
+# Outside these limits a row's total says little: masses may have overflowed or vanished.
+TRUST_LOW, TRUST_HIGH = 1e-200, 1e200
+
+
+@piece
+def value(tables: Tables, theta: Floats, start: int, s: int, a: int) -> float:
+    """Q(s, a) with the parameters at ``theta[start:]``."""
+    if tables.dense.size == 0:
+        return theta[start + tables.rows[s] * tables.width + tables.columns[a]]
+    at = s * tables.dim * tables.actions + a
+    total = 0.0
+    for _ in range(tables.dim):
+        total += tables.dense[at] * theta[start]
+        at += tables.actions
+        start += _ONE
+    return total
+
+
+@piece
+def member(tables: Tables, column: int, share: float) -> int:
+    """The action of class ``column`` at ``share`` in [0, 1) of the class."""
+    count = tables.counts[column]
+    position = min(max(np.int64(share * count), 0), np.int64(count) - 1)
+    return U64(tables.order[tables.first[column] + U64(position)])
+
+
+@piece
+def direct(
+    tables: Tables, theta: Floats, start: int, s: int, uniform: float, values: Floats, weights: Floats
+) -> int:
+    """An action at state ``s``; ``values`` and ``weights`` are room for one number per class."""
+    if tables.policy == FIXED:
+        return fixed(tables, s, uniform)
+    classes: Any = np.int64(tables.width)
+    if tables.dense.size == 0:
+        at = start + tables.rows[s] * tables.width
+        for c in range(classes):
+            values[c] = theta[at + U64(c)]
+    else:
+        at = s * tables.dim * tables.actions
+        for c in range(classes):
+            values[c] = 0.0
+        for j in range(tables.dim):
+            coordinate = theta[start + U64(j)]
+            for c in range(classes):
+                values[c] += tables.dense[at + U64(c)] * coordinate
+            at += tables.actions
+    weigh(tables, classes, values, weights)
+    return walk(tables, classes, uniform, weights)
+
+
+@piece
+def weigh(tables: Tables, classes: int, values: Floats, weights: Floats) -> None:
+    """The mass of every class under the policy, up to a common factor."""
+    best = values[0]
+    for c in range(1, classes):
+        best = max(best, values[c])
+    if tables.policy == SOFTMAX:
+        for c in range(classes):
+            weights[c] = tables.counts[c] * math.exp((values[c] - best) / tables.parameter)
+        return
+    tied = 0.0
+    for c in range(classes):
+        if values[c] == best:
+            tied += tables.counts[c]
+    explore = tables.parameter if tables.policy == EPSILON_GREEDY else 0.0
+    floor = explore / np.float64(np.int64(tables.actions))
+    for c in range(classes):
+        mass = floor + (1.0 - explore) / tied if values[c] == best else floor
+        weights[c] = tables.counts[c] * mass
+
+
+@piece
+def walk(tables: Tables, classes: int, uniform: float, weights: Floats) -> int:
+    """The action at which the cumulative weight passes ``uniform`` of the whole."""
+    total = 0.0
+    for c in range(classes):
+        total += weights[c]
+    target = uniform * total
+    passed = below = 0.0
+    column = 0
+    for c in range(classes):
+        if weights[c] > 0.0 and passed <= target:
+            column, below = c, passed
+            passed += weights[c]
+    return member(tables, U64(column), (target - below) / weights[column])
+
+
+@piece
+def fixed(tables: Tables, s: int, uniform: float) -> int:
+    """An action of a fixed policy: bisection of its cumulative probabilities."""
+    start = s * tables.actions
+    low, high = U64(0), tables.actions - _ONE
+    target = uniform
+    while low < high:
+        middle = (low + high) >> _ONE
+        if tables.cumulative[start + middle] > target:
+            high = middle
+        else:
+            low = middle + _ONE
+    return U64(tables.order[low])
+
+
+@piece
+def climb(tables: Tables, ladder: Floats, foot: int, uniform: float) -> int:
+    """The action at ``uniform`` of the total mass of the row whose ladder stands at ``foot``."""
+    target = uniform * ladder[foot + tables.width]
+    column = U64(0)
+    for c in range(_ONE, tables.width):
+        column += U64(ladder[foot + c] <= target)
+    low, high = ladder[foot + column], ladder[foot + column + _ONE]
+    return member(tables, column, (target - low) / (high - low))
+
+
+@piece
+def mount(
+    tables: Tables, theta: Floats, start: int, base: float, masses: Floats, at: int, ladder: Floats, foot: int
+) -> None:
+    """Masses count * exp((theta - base) / temperature) of every parameter, and the ladder of every row."""
+    row = U64(0)
+    while row < tables.dim:
+        for c in range(tables.width):
+            exponent = (theta[start + row + c] - base) / tables.parameter
+            masses[at + row + c] = tables.counts[c] * math.exp(exponent)
+        rebuild(tables, masses, at + row, ladder, foot)
+        row += tables.width
+        foot += tables.width + _ONE
+
+
+@piece
+def rebuild(tables: Tables, masses: Floats, at: int, ladder: Floats, foot: int) -> None:
+    """The ladder of one row: 0 and the cumulative masses of its classes."""
+    total = 0.0
+    ladder[foot] = total
+    for c in range(tables.width):
+        total += masses[at + c]
+        ladder[foot + c + _ONE] = total

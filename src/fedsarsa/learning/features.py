@@ -1,0 +1,182 @@
+"""Feature maps phi(s, a) of finite worlds, with norm at most 1 as the theory asks.
+
+What a user writes (`OneHot()`, `ModuloFeatures(5, 5)`, `TabularFeatures(table)`) says nothing of the
+world. ``features.on(states, actions)`` gives the map on that world, in one of two forms that every
+engine understands: `Aggregation` (one active parameter per pair) or `DenseTable`.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fedsarsa import _checks
+from fedsarsa._checks import Floats
+
+# Norms may exceed one by this much: rounding in a table that was normalised elsewhere.
+NORM_TOLERANCE = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class Aggregation:
+    """phi(s, a) = e_j with j = rows[s] * width + columns[a]: pairs that share a parameter are one.
+
+    Attributes
+    ----------
+    rows : (S,) int
+        Group of each state.
+    columns : (A,) int
+        Group of each action, below ``width``.
+    """
+
+    rows: NDArray[np.int64]
+    columns: NDArray[np.int64]
+    width: int
+
+    @property
+    def dim(self) -> int:
+        """Number of parameters d."""
+        return (int(self.rows.max()) + 1) * self.width
+
+    @property
+    def order(self) -> NDArray[np.int64]:
+        """Actions in the order in which policies draw them: group by group, (A,)."""
+        return np.argsort(self.columns, kind="stable")
+
+    def values(self, theta: Floats) -> Floats:
+        """Q(s, a) = phi(s, a)'theta of every pair, (S, A)."""
+        return theta[self.rows[:, None] * self.width + self.columns]
+
+    def values_at(self, theta: Floats, state: int) -> Floats:
+        """Q(s, .) of one state, (A,)."""
+        return theta[self.rows[state] * self.width + self.columns]
+
+    def vector(self, state: int, action: int) -> Floats:
+        """phi(s, a), (d,)."""
+        phi = np.zeros(self.dim)
+        phi[self.rows[state] * self.width + self.columns[action]] = 1.0
+        return phi
+
+
+@dataclass(frozen=True, eq=False)
+class DenseTable:
+    """phi(s, a) = table[s, a], any vectors, (S, A, d)."""
+
+    table: Floats
+
+    @property
+    def dim(self) -> int:
+        """Number of parameters d."""
+        return self.table.shape[2]
+
+    @property
+    def order(self) -> NDArray[np.int64]:
+        """Actions in the order in which policies draw them, (A,)."""
+        return np.arange(self.table.shape[1])
+
+    # Sums run over parameters in their order, here and in every engine: values that are equal in one
+    # engine are then equal in all, and greedy policies break the same ties.
+    def values(self, theta: Floats) -> Floats:
+        """Q(s, a) = phi(s, a)'theta of every pair, (S, A)."""
+        return np.add.reduce(np.moveaxis(self.table, 2, 0) * theta[:, None, None], axis=0)
+
+    def values_at(self, theta: Floats, state: int) -> Floats:
+        """Q(s, .) of one state, (A,)."""
+        return np.add.reduce(self.table[state].T * theta[:, None], axis=0)
+
+    def vector(self, state: int, action: int) -> Floats:
+        """phi(s, a), (d,)."""
+        return self.table[state, action]
+
+
+FeatureMap = Aggregation | DenseTable
+
+
+@dataclass(frozen=True)
+class OneHot:
+    """One parameter per pair (tabular SARSA): d = S A."""
+
+    def on(self, states: int, actions: int) -> Aggregation:
+        """The map on a world of ``states`` states and ``actions`` actions."""
+        return Aggregation(np.arange(states), np.arange(actions), actions)
+
+
+@dataclass(frozen=True)
+class ModuloFeatures:
+    """One parameter per (s mod d1, a mod d2): the paper's feature map, d = d1 d2."""
+
+    d1: int = 5
+    d2: int = 5
+
+    def __post_init__(self) -> None:
+        _checks.integer("d1", self.d1, least=1)
+        _checks.integer("d2", self.d2, least=1)
+
+    @property
+    def dim(self) -> int:
+        """Number of parameters d."""
+        return self.d1 * self.d2
+
+    def on(self, states: int, actions: int) -> Aggregation:
+        """The map on a world of ``states`` states and ``actions`` actions."""
+        if self.d1 > states or self.d2 > actions:
+            raise ValueError(
+                f"ModuloFeatures({self.d1}, {self.d2}) needs at least {self.d1} states and "
+                f"{self.d2} actions, got a world with {states} and {actions}"
+            )
+        return Aggregation(np.arange(states) % self.d1, np.arange(actions) % self.d2, self.d2)
+
+
+class TabularFeatures:
+    """Any feature vectors, one per pair.
+
+    Parameters
+    ----------
+    table : (S, A, d)
+        phi(s, a). Norms above 1 are rejected.
+    normalise : bool
+        Divide the whole table by its largest norm instead, when that is above 1.
+    """
+
+    def __init__(self, table: ArrayLike, normalise: bool = False) -> None:
+        array = _checks.real_array("table", table)
+        if array.ndim != 3 or 0 in array.shape:
+            raise ValueError(f"table must have shape (S, A, d), got {array.shape}")
+        norms = np.linalg.norm(array, axis=2)
+        if norms.max() > 1 + NORM_TOLERANCE:
+            if not normalise:
+                state, action = np.unravel_index(np.argmax(norms), norms.shape)
+                raise ValueError(
+                    f"table must have feature norms of at most 1, got {norms.max():.6g} at state "
+                    f"{state}, action {action}; normalise=True divides the table by it"
+                )
+            array = array / norms.max()
+            array.setflags(write=False)
+        self.table: Floats = array
+
+    @property
+    def dim(self) -> int:
+        """Number of parameters d."""
+        return self.table.shape[2]
+
+    def on(self, states: int, actions: int) -> DenseTable:
+        """The map on a world of ``states`` states and ``actions`` actions."""
+        if self.table.shape[:2] != (states, actions):
+            raise ValueError(
+                f"features have a table for {self.table.shape[0]} states and "
+                f"{self.table.shape[1]} actions, got a world with {states} and {actions}"
+            )
+        return DenseTable(self.table)
+
+    def __repr__(self) -> str:
+        return f"TabularFeatures(shape={self.table.shape})"
+
+
+Features = OneHot | ModuloFeatures | TabularFeatures
+
+
+def check(features: Any) -> None:
+    """Reject what is not a feature map."""
+    if not isinstance(features, Features):
+        raise TypeError(f"features must be OneHot(), ModuloFeatures or TabularFeatures, got {features!r}")

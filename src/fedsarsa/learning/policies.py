@@ -1,0 +1,114 @@
+"""Policy improvement operators Gamma: Q-values -> probabilities of actions.
+
+Every policy is a map from the values Q(s, .) to probabilities pi(. | s); that map is all that engines
+and theory know of it. Actions are drawn by inverting the cumulative distribution in the order the
+features give (`order`), so one random number draws one action, the same one in every engine.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fedsarsa import _checks
+from fedsarsa._checks import Floats
+
+State = int | slice  # one state, or slice(None) for all of them
+ALL = slice(None)
+
+
+@dataclass(frozen=True)
+class Softmax:
+    """pi(a|s) proportional to exp(Q(s, a) / temperature); Lipschitz, as Assumption ``asmp:lip`` asks."""
+
+    temperature: float = 100.0
+
+    def __post_init__(self) -> None:
+        _checks.positive("temperature", self.temperature)
+
+    def probabilities(self, values: Floats, state: State = ALL) -> Floats:  # noqa: ARG002
+        """pi(. | s) for ``values`` (A,) of one state, or all of them for (S, A)."""
+        weights = np.exp((values - values.max(axis=-1, keepdims=True)) / self.temperature)
+        return weights / weights.sum(axis=-1, keepdims=True)
+
+
+@dataclass(frozen=True)
+class Greedy:
+    """The best action, ties broken uniformly at random: on-policy federated Q-learning."""
+
+    def probabilities(self, values: Floats, state: State = ALL) -> Floats:  # noqa: ARG002
+        """pi(. | s) for ``values`` (A,) of one state, or all of them for (S, A)."""
+        best = values == values.max(axis=-1, keepdims=True)
+        return best / best.sum(axis=-1, keepdims=True)
+
+
+@dataclass(frozen=True)
+class EpsilonGreedy:
+    """Greedy with probability 1 - eps, uniform over all actions with probability eps."""
+
+    eps: float = 0.1
+
+    def __post_init__(self) -> None:
+        eps = _checks.number("eps", self.eps, "a number in [0, 1]")
+        if not 0 <= eps <= 1:
+            raise ValueError(f"eps must be a number in [0, 1], got {self.eps!r}")
+
+    def probabilities(self, values: Floats, state: State = ALL) -> Floats:
+        """pi(. | s) for ``values`` (A,) of one state, or all of them for (S, A)."""
+        greedy = Greedy().probabilities(values, state)
+        return self.eps / values.shape[-1] + (1 - self.eps) * greedy
+
+
+class FixedPolicy:
+    """The same policy whatever was learned: federated TD(0).
+
+    Parameters
+    ----------
+    pi : (S, A) array, (A,) array, int, or "uniform"
+        Probabilities per state, the same probabilities in every state, always one action, or all
+        actions alike.
+    """
+
+    def __init__(self, pi: ArrayLike | int | str = "uniform") -> None:
+        self.pi: Floats | int | str
+        if isinstance(pi, str):
+            self.pi = _checks.choice("pi", pi, ["uniform"])
+        elif np.ndim(pi) == 0:
+            self.pi = _checks.integer("pi", pi, least=0)  # type: ignore[arg-type]
+        else:
+            self.pi = _checks.distribution("pi", pi)
+            if self.pi.ndim > 2:
+                raise ValueError(f"pi must have shape (S, A) or (A,), got {self.pi.shape}")
+
+    def table(self, states: int, actions: int) -> Floats:
+        """pi(a|s) written out, (S, A)."""
+        pi = self.pi
+        if isinstance(pi, str):
+            return np.full((states, actions), 1 / actions)
+        if isinstance(pi, int):
+            if pi >= actions:
+                raise ValueError(f"pi must be an action below {actions}, got {pi}")
+            return np.tile(np.eye(actions)[pi], (states, 1))
+        if pi.shape not in {(actions,), (states, actions)}:
+            raise ValueError(f"pi must have shape ({states}, {actions}) or ({actions},), got {pi.shape}")
+        return np.array(np.broadcast_to(pi, (states, actions)))
+
+    def probabilities(self, values: Floats, state: State = ALL) -> Floats:
+        """pi(. | s), whatever ``values`` (A,) or (S, A) are."""
+        if isinstance(self.pi, np.ndarray):
+            return self.pi[state] if self.pi.ndim == 2 else np.broadcast_to(self.pi, values.shape)
+        return np.broadcast_to(self.table(1, values.shape[-1])[0], values.shape)
+
+    def __repr__(self) -> str:
+        shown = f"array{self.pi.shape}" if isinstance(self.pi, np.ndarray) else repr(self.pi)
+        return f"FixedPolicy({shown})"
+
+
+Policy = Softmax | Greedy | EpsilonGreedy | FixedPolicy
+
+
+def check(policy: Any) -> None:
+    """Reject what is not a policy."""
+    if not isinstance(policy, Policy):
+        raise TypeError(f"policy must be Softmax, Greedy, EpsilonGreedy or FixedPolicy, got {policy!r}")

@@ -1,0 +1,58 @@
+"""Random numbers: a function of (seed, run, agent, t), with no state to carry.
+
+Philox4x32-10 (Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", 2011):
+the key is the seed, the counter is (t, run, agent). Every step of every agent owns two 64-bit words:
+the first draws the next state, the second the next action. Streams of different agents and runs never
+meet, and any step's numbers can be had without those before it.
+"""
+
+import numpy as np
+
+from fedsarsa._numba import U64, piece
+
+MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
+KEY_STEPS = (0x9E3779B9, 0xBB67AE85)
+ROUNDS = 10
+
+# The counter value at which an agent's first state and action are drawn: no step has it.
+START = 2**64 - 1
+
+_M0, _M1 = U64(MULTIPLIERS[0]), U64(MULTIPLIERS[1])
+_W0, _W1 = U64(KEY_STEPS[0]), U64(KEY_STEPS[1])
+_LOW, _HALF, _UNUSED = U64(0xFFFFFFFF), U64(32), U64(11)
+
+
+@piece
+def words(seed: int, run: int, agent: int, t: int) -> tuple[int, int]:
+    """The two 64-bit words of step ``t``; all arguments are unsigned 64-bit, run and agent below 2**32."""
+    c0, c1, c2, c3 = t & _LOW, t >> _HALF, run, agent
+    k0, k1 = seed & _LOW, seed >> _HALF
+    for _ in range(ROUNDS):
+        p0, p1 = _M0 * c0, _M1 * c2
+        c0, c1, c2, c3 = (p1 >> _HALF) ^ c1 ^ k0, p1 & _LOW, (p0 >> _HALF) ^ c3 ^ k1, p0 & _LOW
+        k0, k1 = (k0 + _W0) & _LOW, (k1 + _W1) & _LOW
+    return (c0 << _HALF) | c1, (c2 << _HALF) | c3
+
+
+@piece
+def uniform(word: int) -> float:
+    """A 64-bit word as a float in [0, 1), from its high 53 bits."""
+    return np.float64(np.int64(word >> _UNUSED)) * 2.0**-53
+
+
+def plain_words(seed: int, run: int, agent: int, t: int) -> tuple[int, int]:
+    """The same two words with Python's integers, for the reference engine."""
+    low = 0xFFFFFFFF
+    counter = [t & low, t >> 32, run, agent]
+    key = [seed & low, seed >> 32]
+    for _ in range(ROUNDS):
+        high0, low0 = divmod(MULTIPLIERS[0] * counter[0], 2**32)
+        high1, low1 = divmod(MULTIPLIERS[1] * counter[2], 2**32)
+        counter = [high1 ^ counter[1] ^ key[0], low1, high0 ^ counter[3] ^ key[1], low0]
+        key = [(k + step) & low for k, step in zip(key, KEY_STEPS, strict=True)]
+    return counter[0] << 32 | counter[1], counter[2] << 32 | counter[3]
+
+
+def plain_uniform(word: int) -> float:
+    """A 64-bit word as a float in [0, 1), from its high 53 bits."""
+    return (word >> 11) * 2.0**-53

@@ -1,0 +1,104 @@
+"""Step-size schedules alpha_t, t = 0, 1, ..."""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedsarsa import _checks
+from fedsarsa._checks import Floats
+
+
+@runtime_checkable
+class Schedule(Protocol):
+    """A step size for every time step."""
+
+    def at(self, t: NDArray[np.int64]) -> Floats:
+        """alpha_t for an array of time steps."""
+        ...
+
+
+@dataclass(frozen=True)
+class ConstantStep:
+    """alpha_t = value (Corollary ``cor:err-con``)."""
+
+    value: float
+
+    def __post_init__(self) -> None:
+        _checks.positive("step_size", self.value)
+
+    def at(self, t: NDArray[np.int64]) -> Floats:
+        """alpha_t for an array of time steps."""
+        return np.full(len(t), float(self.value))
+
+
+@dataclass(frozen=True)
+class LinearDecay:
+    """alpha_t = 4 / (w (1 + t + a)) (Corollary ``cor:err-dec``).
+
+    A history trained with it also holds theta-tilde, the average of the central parameters
+    theta_0 .. theta_T with weights a + t.
+    """
+
+    w: float
+    a: float
+
+    def __post_init__(self) -> None:
+        _checks.positive("w", self.w)
+        _checks.positive("a", self.a)
+
+    def at(self, t: NDArray[np.int64]) -> Floats:
+        """alpha_t for an array of time steps."""
+        return np.asarray(4.0 / (self.w * (1.0 + t + self.a)), dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class PiecewiseDecay:
+    """``values[k]`` from step ``boundaries[k - 1]`` on: ``PiecewiseDecay([0.1, 0.01], [5000])``."""
+
+    values: Sequence[float]
+    boundaries: Sequence[int]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "values", tuple(self.values))
+        object.__setattr__(self, "boundaries", tuple(self.boundaries))
+        for k, value in enumerate(self.values):
+            _checks.positive(f"values[{k}]", value)
+        if len(self.boundaries) != len(self.values) - 1:
+            raise ValueError(
+                f"boundaries must be one fewer than values, got {len(self.boundaries)} boundaries "
+                f"for {len(self.values)} values"
+            )
+        edges = [0, *(_checks.integer("boundaries", b, least=1) for b in self.boundaries)]
+        if any(b <= a for a, b in itertools.pairwise(edges)):
+            raise ValueError(f"boundaries must increase, got {list(self.boundaries)}")
+
+    def at(self, t: NDArray[np.int64]) -> Floats:
+        """alpha_t for an array of time steps."""
+        return np.asarray(self.values, dtype=float)[
+            np.searchsorted(np.asarray(self.boundaries), t, side="right")
+        ]
+
+
+StepSize = float | Schedule | Sequence[float | Schedule]
+
+
+def schedules(step_size: StepSize) -> list[Schedule]:
+    """The schedules in ``step_size``: one for all agents, or one per agent."""
+    many = isinstance(step_size, (list, tuple, np.ndarray))
+    return [_schedule(one) for one in (step_size if many else [step_size])]  # type: ignore[union-attr]
+
+
+def _schedule(one: Any) -> Schedule:
+    if isinstance(one, Schedule):
+        return one
+    return ConstantStep(_checks.positive("step_size", one))
+
+
+def average_offset(step_size: StepSize) -> float | None:
+    """The a in theta-tilde's weights a + t; None where the step size has no such average."""
+    offsets = {s.a if isinstance(s, LinearDecay) else None for s in schedules(step_size)}
+    return offsets.pop() if len(offsets) == 1 else None

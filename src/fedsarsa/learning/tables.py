@@ -1,0 +1,134 @@
+"""A training problem as flat arrays: what compiled engines read, the same on CPU and GPU."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedsarsa._checks import Floats
+from fedsarsa._numba import U64
+from fedsarsa.learning.features import Aggregation, FeatureMap
+from fedsarsa.learning.policies import EpsilonGreedy, FixedPolicy, Greedy, Policy, Softmax
+from fedsarsa.worlds import alias
+from fedsarsa.worlds.fleet import Fleet
+from fedsarsa.worlds.kernels import DenseKernel, ShiftKernel
+
+SOFTMAX, GREEDY, EPSILON_GREEDY, FIXED = range(4)
+
+
+class Tables(NamedTuple):
+    """Worlds, features and policy. Integers are unsigned; multi-dimensional arrays are flattened.
+
+    Worlds: ``alias`` is (W, rows + 1, S), the last row a world's initial distribution; a row's place is
+    ``alias_world * world + alias_action * a + S * s``, and ``rotation[a]`` is added to what was drawn.
+    ``reward`` is (W, ...) with a stride per index, 0 where it does not depend on it.
+    Features: an aggregation has ``rows`` (S,), ``columns`` (A,); otherwise ``dense`` is (S, d, A).
+    Actions stand in ``order`` class by class: class c has ``counts[c]`` members from ``first[c]`` on.
+    Policy: one of the codes above, its number, and for a fixed one ``cumulative`` (S, A) in that order.
+    """
+
+    states: int
+    actions: int
+    dim: int
+    discount: float
+    alias: NDArray[np.uint64]
+    alias_world: int
+    alias_action: int
+    rotation: NDArray[np.uint32]
+    reward: Floats
+    reward_world: int
+    reward_state: int
+    reward_action: int
+    reward_next: int
+    rows: NDArray[np.uint32]
+    columns: NDArray[np.uint32]
+    width: int
+    counts: Floats
+    first: NDArray[np.uint32]
+    order: NDArray[np.uint32]
+    dense: Floats
+    policy: int
+    parameter: float
+    cumulative: Floats
+
+
+def tabulate(fleet: Fleet, features: FeatureMap, policy: Policy) -> Tables:
+    """The tables of a fleet's distinct worlds, its features and its policy."""
+    states, actions = fleet.states, fleet.actions
+    entries, alias_action, rotation = _alias(fleet)
+    reward, strides = _reward(fleet)
+    if isinstance(features, Aggregation):
+        rows, columns, width = features.rows, features.columns, features.width
+        dense = np.empty(0)
+    else:
+        rows, columns, width = np.zeros(states, np.int64), np.arange(actions), actions
+        dense = np.ascontiguousarray(features.table.transpose(0, 2, 1)).ravel()
+    counts = np.bincount(np.asarray(columns, dtype=np.int64), minlength=width)
+    code, parameter, cumulative = _policy(policy, states, actions, features.order)
+    return Tables(
+        states=U64(states),
+        actions=U64(actions),
+        dim=U64(features.dim),
+        discount=fleet.discount,
+        alias=entries.ravel(),
+        alias_world=U64(entries[0].size),
+        alias_action=U64(alias_action),
+        rotation=rotation.astype(np.uint32),
+        reward=reward.ravel(),
+        reward_world=U64(reward[0].size),
+        reward_state=U64(strides[0]),
+        reward_action=U64(strides[1]),
+        reward_next=U64(strides[2]),
+        rows=np.asarray(rows, dtype=np.uint32),
+        columns=np.asarray(columns, dtype=np.uint32),
+        width=U64(width),
+        counts=counts.astype(float),
+        first=(np.cumsum(counts) - counts).astype(np.uint32),
+        order=features.order.astype(np.uint32),
+        dense=dense,
+        policy=code,
+        parameter=parameter,
+        cumulative=cumulative,
+    )
+
+
+def _alias(fleet: Fleet) -> tuple[NDArray[np.uint64], int, NDArray[np.int64]]:
+    """Alias tables (W, rows + 1, S), how far apart actions stand in them, and each action's rotation."""
+    states, actions = fleet.states, fleet.actions
+    kernels = [world.kernel for world in fleet.worlds]
+    rotates = all(isinstance(kernel, ShiftKernel) for kernel in kernels)
+    if not rotates:  # one way to look rows up for the whole fleet
+        kernels = [DenseKernel(world.transition) for world in fleet.worlds]
+    entries = np.empty((len(kernels), len(kernels[0].rows) + 1, states), np.uint64)
+    for table, kernel, world in zip(entries, kernels, fleet.worlds, strict=True):
+        table[:-1] = alias.build(kernel.rows)
+        table[-1] = alias.build(world.initial[None])
+    rotation = np.arange(actions) % states if rotates else np.zeros(actions, np.int64)
+    return entries, 0 if rotates else states * states, rotation
+
+
+def _reward(fleet: Fleet) -> tuple[Floats, tuple[int, int, int]]:
+    """Rewards (W, ...) with as many axes as the most detailed world needs, and strides of (s, a, s')."""
+    axes = max(world.reward.ndim for world in fleet.worlds)
+    shape = (fleet.states, fleet.actions, fleet.states)[:axes]
+
+    def detailed(reward: Floats) -> Floats:
+        return np.broadcast_to(reward.reshape(reward.shape + (1,) * (axes - reward.ndim)), shape)
+
+    sizes = [int(np.prod(shape[axis + 1 :])) if axis < axes else 0 for axis in range(3)]
+    reward = np.stack([detailed(world.reward) for world in fleet.worlds])
+    return reward, (sizes[0], sizes[1], sizes[2])
+
+
+def _policy(policy: Policy, states: int, actions: int, order: NDArray[np.int64]) -> tuple[int, float, Floats]:
+    """A policy's code, its number, and a fixed policy's cumulative probabilities (S A,)."""
+    none = np.empty(0)
+    if isinstance(policy, FixedPolicy):
+        cumulative = np.cumsum(policy.table(states, actions)[:, order], axis=1)
+        return FIXED, 0.0, (cumulative / cumulative[:, -1:]).ravel()
+    if isinstance(policy, Softmax):
+        return SOFTMAX, float(policy.temperature), none
+    if isinstance(policy, EpsilonGreedy):
+        return EPSILON_GREEDY, float(policy.eps), none
+    assert isinstance(policy, Greedy)
+    return GREEDY, 0.0, none

@@ -1,0 +1,89 @@
+"""What a learned parameter is worth to each agent, exactly."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import xarray as xr
+from numpy.typing import ArrayLike
+
+from fedsarsa import _checks
+from fedsarsa._checks import Floats
+from fedsarsa.federation.fedsarsa import FedSARSA
+from fedsarsa.theory.stationary import long_run_distribution
+from fedsarsa.worlds.finite import FiniteMDP
+from fedsarsa.worlds.fleet import Fleet
+
+# An action replaces the current one only if it is better by this much of the reward cap.
+IMPROVEMENT = 1e-12
+
+
+def evaluate(fleet: Fleet | Sequence[FiniteMDP], algo: FedSARSA, theta: ArrayLike) -> xr.Dataset:
+    """Every agent's exact return under the policy Gamma(theta), beside its own optimum.
+
+    Parameters
+    ----------
+    theta : (d,) or (N, d)
+        One parameter for all agents, or one per agent.
+
+    Returns
+    -------
+    xarray.Dataset over ``agent``
+        ``discounted_return``: E[sum_t discount^t r_t] from the initial distribution;
+        ``average_reward``: long-run mean reward per step;
+        ``optimal_return``: the largest discounted return of any policy in that agent's world;
+        ``gap``: optimal_return - discounted_return, never negative.
+    """
+    fleet = fleet if isinstance(fleet, Fleet) else Fleet(fleet)
+    features = algo.feature_map(fleet)
+    parameters = _checks.real_array("theta", theta)
+    if parameters.shape not in {(features.dim,), (len(fleet), features.dim)}:
+        raise ValueError(
+            f"theta must have shape ({features.dim},) or ({len(fleet)}, {features.dim}), "
+            f"got {parameters.shape}"
+        )
+    optimal = np.array([optimal_return(world) for world in fleet.worlds])[fleet.world_of]
+    if parameters.ndim == 1:
+        policy = algo.policy.probabilities(features.values(parameters))
+        each = np.array([returns(world, policy) for world in fleet.worlds])[fleet.world_of]
+    else:
+        policies = (algo.policy.probabilities(features.values(own)) for own in parameters)
+        each = np.array([returns(*pair) for pair in zip(fleet, policies, strict=True)])
+    return xr.Dataset(
+        {
+            "discounted_return": ("agent", each[:, 0]),
+            "average_reward": ("agent", each[:, 1]),
+            "optimal_return": ("agent", optimal),
+            "gap": ("agent", np.maximum(optimal - each[:, 0], 0.0)),
+        },
+        coords={"agent": np.arange(len(fleet))},
+    )
+
+
+def returns(world: FiniteMDP, policy: Floats) -> tuple[float, float]:
+    """Discounted return and long-run average reward of a policy (S, A)."""
+    chain = world.kernel.under(policy)
+    reward = (policy * world.expected_reward).sum(axis=1)
+    discounted = world.initial @ _values(chain, reward, world.discount)
+    return float(discounted), float(long_run_distribution(chain, world.initial) @ reward)
+
+
+def optimal_return(world: FiniteMDP) -> float:
+    """The largest discounted return from the initial distribution, by policy iteration."""
+    states = np.arange(world.states)
+    best = np.argmax(world.expected_reward, axis=1)
+    while True:
+        policy = np.eye(world.actions)[best]
+        reward = world.expected_reward[states, best]
+        values = _values(world.kernel.under(policy), reward, world.discount)
+        ahead = world.expected_reward + world.discount * world.kernel.expect(values)
+        better = np.argmax(ahead, axis=1)
+        gain = ahead[states, better] - ahead[states, best]
+        if gain.max() <= IMPROVEMENT * max(world.reward_cap, 1.0) / (1 - world.discount):
+            return float(world.initial @ values)
+        best = np.where(gain > 0, better, best)
+
+
+def _values(chain: Floats, reward: Floats, discount: float) -> Floats:
+    """Discounted value of every state, (S,)."""
+    values = np.linalg.solve(np.eye(len(chain)) - discount * chain, reward)
+    return np.asarray(values, dtype=np.float64)

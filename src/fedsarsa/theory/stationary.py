@@ -1,0 +1,64 @@
+"""Where a finite Markov chain spends its time."""
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
+
+from fedsarsa._checks import Floats
+
+
+def recurrent_classes(chain: Floats) -> list[NDArray[np.intp]]:
+    """The recurrent classes of a transition matrix (S, S): sets of states that are never left."""
+    _, label = connected_components(csr_array((chain > 0).astype(int)), connection="strong")
+    leaves = label[:, None] != label[None, :]
+    open_classes = set(label[((chain > 0) & leaves).any(axis=1)].tolist())
+    return [np.flatnonzero(label == c) for c in range(label.max() + 1) if c not in open_classes]
+
+
+def stationary_distribution(chain: Floats) -> Floats:
+    """The stationary distribution (S,) of a transition matrix (S, S) with one recurrent class."""
+    classes = recurrent_classes(chain)
+    if len(classes) > 1:
+        shown = "; ".join(_shown(states) for states in classes[:4])
+        raise ValueError(
+            f"the chain must have one recurrent class, got {len(classes)} ({shown}"
+            f"{' ...' if len(classes) > 4 else ''}): it has no unique stationary distribution"
+        )
+    return _on_class(chain, classes[0])
+
+
+def long_run_distribution(chain: Floats, initial: Floats) -> Floats:
+    """Share of time spent in each state in the long run, (S,), from an initial distribution (S,)."""
+    classes = recurrent_classes(chain)
+    if len(classes) == 1:
+        return _on_class(chain, classes[0])
+    recurrent = np.concatenate(classes)
+    transient = np.setdiff1d(np.arange(len(chain)), recurrent)
+    # Expected visits to transient states, and from there the flow into each class.
+    visits = np.linalg.solve(
+        np.eye(len(transient)) - chain[np.ix_(transient, transient)].T, initial[transient]
+    )
+    result = np.zeros(len(chain))
+    for states in classes:
+        mass = initial[states].sum() + visits @ chain[np.ix_(transient, states)].sum(axis=1)
+        result += mass * _on_class(chain, states)
+    return result
+
+
+def _on_class(chain: Floats, states: NDArray[np.intp]) -> Floats:
+    """Stationary distribution of one recurrent class, zero elsewhere."""
+    inside = chain[np.ix_(states, states)]
+    # eta (P - I) = 0 and sum(eta) = 1: one equation too many, met exactly by least squares.
+    system = np.vstack([inside.T - np.eye(len(states)), np.ones(len(states))])
+    target = np.zeros(len(states) + 1)
+    target[-1] = 1.0
+    eta = np.maximum(np.linalg.lstsq(system, target, rcond=None)[0], 0.0)
+    result = np.zeros(len(chain))
+    result[states] = eta / eta.sum()
+    return result
+
+
+def _shown(states: NDArray[np.intp]) -> str:
+    few = ", ".join(str(s) for s in states[:6])
+    return f"{{{few}{', ...' if len(states) > 6 else ''}}}"

@@ -1,0 +1,1 @@
+"""Where agents live: finite MDPs, fleets and their heterogeneity, the paper's worlds."""

@@ -1,0 +1,124 @@
+"""The worlds of N agents, their mean, and how much they differ."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from typing import overload
+
+import numpy as np
+from scipy.spatial.distance import pdist
+
+from fedsarsa._checks import Floats
+from fedsarsa.worlds.finite import FiniteMDP
+from fedsarsa.worlds.kernels import ShiftKernel
+
+
+class Fleet(Sequence[FiniteMDP]):
+    """The worlds of N agents that share states, actions and discount.
+
+    A sequence: ``len``, index, slice and iterate. The same world object may appear many times; it is
+    stored once in ``worlds``, and ``world_of[i]`` says which of them is agent i's.
+    """
+
+    def __init__(self, worlds: Iterable[FiniteMDP]) -> None:
+        distinct: dict[int, int] = {}
+        kept: list[FiniteMDP] = []
+        index: list[int] = []
+        for agent, world in enumerate(worlds):
+            if not isinstance(world, FiniteMDP):
+                raise TypeError(f"worlds[{agent}] must be a FiniteMDP, got {world!r}")
+            position = distinct.setdefault(id(world), len(kept))
+            if position == len(kept):
+                kept.append(world)
+            index.append(position)
+        if not kept:
+            raise ValueError("worlds must hold at least one FiniteMDP, got none")
+        self.worlds = tuple(kept)
+        self.world_of = np.array(index)
+        self._check_shared()
+
+    def _check_shared(self) -> None:
+        first = self.worlds[0]
+        for position, world in enumerate(self.worlds):
+            for name in ("states", "actions", "discount"):
+                expected, got = getattr(first, name), getattr(world, name)
+                if got != expected:
+                    agent = int(np.argmax(self.world_of == position))
+                    raise ValueError(
+                        f"worlds must share {name}: agent 0 has {expected}, agent {agent} has {got}"
+                    )
+        self.states, self.actions, self.discount = first.states, first.actions, first.discount
+
+    def __len__(self) -> int:
+        return len(self.world_of)
+
+    @overload
+    def __getitem__(self, key: int) -> FiniteMDP: ...
+    @overload
+    def __getitem__(self, key: slice) -> "Fleet": ...
+    def __getitem__(self, key: int | slice) -> "FiniteMDP | Fleet":
+        if isinstance(key, slice):
+            return Fleet(self.worlds[i] for i in self.world_of[key])
+        return self.worlds[int(self.world_of[key])]
+
+    def __iter__(self) -> Iterator[FiniteMDP]:
+        return (self.worlds[i] for i in self.world_of)
+
+    @property
+    def reward_cap(self) -> float:
+        """R, the largest absolute reward of any agent."""
+        return max(world.reward_cap for world in self.worlds)
+
+    def central(self) -> FiniteMDP:
+        """The central MDP: mean kernel, mean reward and mean start of the agents (Section ``sec:cmdp``)."""
+        share = np.bincount(self.world_of, minlength=len(self.worlds)) / len(self)
+
+        def mean(arrays: Iterable[Floats]) -> Floats:
+            total: Floats = sum(weight * array for weight, array in zip(share, arrays, strict=True))
+            return total
+
+        kernels = [world.kernel for world in self.worlds]
+        shifts = [kernel for kernel in kernels if isinstance(kernel, ShiftKernel)]
+        if len(shifts) == len(kernels):
+            transition = ShiftKernel(mean(k.P0 for k in shifts), self.actions)
+        else:
+            transition = mean(world.transition for world in self.worlds)  # type: ignore[assignment]
+        # Rewards that depend on the state alone stay so; others are averaged as r(s, a), since the
+        # mean of r(s, a, s') over agents is not their mean reward when kernels differ.
+        flat = all(world.reward.ndim == 1 for world in self.worlds)
+        reward = mean(world.reward if flat else world.expected_reward for world in self.worlds)
+        return FiniteMDP(transition, reward, self.discount, mean(world.initial for world in self.worlds))
+
+    @cached_property
+    def eps_p(self) -> float:
+        """Kernel heterogeneity, Definition ``asmp:ker-het``: max over i, j, s, a of ||P_i - P_j||_1.
+
+        The norm is the paper's total variation, twice the probabilists'; at most 2.
+        """
+        if len(self.worlds) == 1:
+            return 0.0
+        kernels = [world.kernel for world in self.worlds]
+        # A rotation moves every agent's row alike: action 0 shows all the differences.
+        rotated = all(isinstance(kernel, ShiftKernel) for kernel in kernels)
+        largest = 0.0
+        for action in range(1 if rotated else self.actions):
+            matrices = [kernel.matrix(action) for kernel in kernels]
+            for state in range(self.states):
+                rows = np.stack([matrix[state] for matrix in matrices])
+                largest = max(largest, float(pdist(rows, "cityblock").max()))
+        return largest
+
+    @cached_property
+    def eps_r(self) -> float:
+        """Reward heterogeneity, Definition ``asmp:r-het``: max over i, j, s, a of |r_i - r_j| / R."""
+        lowest = highest = self.worlds[0].expected_reward
+        for world in self.worlds[1:]:
+            lowest = np.minimum(lowest, world.expected_reward)
+            highest = np.maximum(highest, world.expected_reward)
+        spread = float((highest - lowest).max())
+        return spread / self.reward_cap if spread > 0 else 0.0
+
+    def __repr__(self) -> str:
+        return (
+            f"Fleet(agents={len(self)}, distinct={len(self.worlds)}, states={self.states}, "
+            f"actions={self.actions}, discount={self.discount:g})"
+        )

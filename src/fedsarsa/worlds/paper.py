@@ -1,0 +1,166 @@
+"""The worlds of the paper's simulations (Section ``sec:apx-exp``): a nominal MDP and fleets around it.
+
+Agent 0 always lives in the nominal world (the paper counts it as agent 1). An agent's perturbation
+depends on (seed, agent) alone, so under the ``released`` scheme a smaller fleet is the beginning of a
+larger one, and fleets at different levels share their random draws.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedsarsa import _checks
+from fedsarsa._checks import Floats
+from fedsarsa.worlds.finite import FiniteMDP
+from fedsarsa.worlds.fleet import Fleet
+from fedsarsa.worlds.kernels import ShiftKernel
+
+SCHEMES = ("released", "calibrated")
+
+# How often the rows of a kernel that a perturbation wiped out are drawn again before giving up.
+REDRAWS = 1000
+
+
+def nominal(
+    seed: int = 0,
+    *,
+    states: int = 100,
+    actions: int = 100,
+    discount: float = 0.2,
+    reward_cap: float = 10.0,
+) -> FiniteMDP:
+    """The nominal MDP: a few large rewards among small ones, a few likely successors among rare ones.
+
+    Rewards are uniform draws per state, those above 0.95 times 10 and the rest divided by 10, rescaled
+    to [0, ``reward_cap``]. The kernel is uniform draws, those above 0.7 times 10 and the rest divided by
+    10, rows normalised; actions rotate its columns.
+    """
+    states = _checks.integer("states", states, least=2)
+    reward_cap = _checks.positive("reward_cap", reward_cap)
+    rng = np.random.default_rng([_checks.integer("seed", seed, least=0), 0])
+    reward = _sharpen(rng.random(states), 0.95)
+    reward = (reward - reward.min()) / np.ptp(reward) * reward_cap
+    kernel = _normalised(_sharpen(rng.random((states, states)), 0.7))
+    return FiniteMDP(ShiftKernel(kernel, actions), reward, discount)
+
+
+def fleet(
+    agents: int = 20,
+    eps_p: float = 1.0,
+    eps_r: float = 1.0,
+    seed: int = 0,
+    scheme: str = "released",
+    *,
+    states: int = 100,
+    actions: int = 100,
+    discount: float = 0.2,
+    reward_cap: float = 10.0,
+) -> Fleet:
+    """``agents`` worlds around the nominal one of ``seed``.
+
+    Parameters
+    ----------
+    eps_p, eps_r : float
+        Heterogeneity. ``released``: the nominal levels of the published program; ``Fleet.eps_p`` and
+        ``Fleet.eps_r`` tell the measured ones. ``calibrated``: the measured values themselves.
+    scheme : {"released", "calibrated"}
+        How the worlds are perturbed.
+    """
+    agents = _checks.integer("agents", agents, least=1)
+    eps_p = _level("eps_p", eps_p)
+    eps_r = _level("eps_r", eps_r)
+    scheme = _checks.choice("scheme", scheme, SCHEMES)
+    first = nominal(seed, states=states, actions=actions, discount=discount, reward_cap=reward_cap)
+    if eps_p == eps_r == 0:
+        return Fleet([first] * agents)
+    make = _released if scheme == "released" else _calibrated
+    pairs = make(first, agents, eps_p, eps_r, seed)
+    return Fleet([first, *(FiniteMDP(ShiftKernel(P0, actions), r, discount) for P0, r in pairs)])
+
+
+def _released(
+    first: FiniteMDP, agents: int, eps_p: float, eps_r: float, seed: int
+) -> list[tuple[Floats, Floats]]:
+    """Rewards r or (1 - eps_r) r; kernel entries times 1 + eps_p U(-1, 1), then times 1 +- eps_p."""
+    pairs = []
+    for agent in range(1, agents):
+        rng = np.random.default_rng([seed, agent])
+        kept = rng.random(first.states) < 0.5
+        reward = np.where(kept, first.reward, (1 - eps_r) * first.reward)
+        P0 = _perturbed(first.kernel.rows, eps_p, rng)
+        pairs.append((P0, reward))
+    return pairs
+
+
+def _perturbed(P0: Floats, eps_p: float, rng: np.random.Generator) -> Floats:
+    """A perturbed kernel; rows that lose all their mass (high levels, few states) are drawn again."""
+    result = np.zeros_like(P0)
+    for _ in range(REDRAWS):
+        empty = result.sum(axis=1) == 0
+        if not empty.any():
+            return _normalised(result)
+        noise = 1 + eps_p * rng.uniform(-1, 1, P0.shape)
+        noise *= np.where(rng.random(P0.shape) < 0.5, 1 + eps_p, 1 - eps_p)
+        result[empty] = np.maximum(P0 * noise, 0)[empty]
+    raise ValueError(f"eps_p = {eps_p:g} leaves no successor to some state; expected a smaller level")
+
+
+def _calibrated(
+    first: FiniteMDP, agents: int, eps_p: float, eps_r: float, seed: int
+) -> list[tuple[Floats, Floats]]:
+    """Mixtures of the nominal world with extreme ones: the measured levels are linear in the mixture.
+
+    Agent i's extreme kernel jumps to one random state per row, its extreme reward is 0 or R per state.
+    """
+    states, cap = first.states, first.reward_cap
+    kernel = first.kernel.rows
+    kernels: list[Floats] = []
+    rewards: list[Floats] = []
+    for agent in range(1, agents):
+        rng = np.random.default_rng([seed, agent])
+        target: NDArray[np.int64] = rng.integers(0, states, size=(states,))
+        extreme = np.where(rng.random(states) < 0.5, cap, 0.0)
+        if agent == 1:
+            # Make the pair (agent 0, agent 1) as different as any world could be from the nominal.
+            row, column = np.unravel_index(np.argmin(kernel), kernel.shape)
+            target[row] = column
+            extreme[np.argmin(first.reward)] = cap
+        elif agent == 2:
+            # And agents 1 and 2 as different as any two worlds can be.
+            target[0] = (int(np.argmax(kernels[0][0])) + 1) % states
+        kernels.append(np.eye(states)[target])
+        rewards.append(extreme)
+    reach = Fleet(
+        FiniteMDP(ShiftKernel(P, 1), r)
+        for P, r in zip([kernel, *kernels], [first.reward, *rewards], strict=True)
+    )
+    mix_p = _mixture("eps_p", eps_p, reach.eps_p, agents)
+    mix_r = _mixture("eps_r", eps_r, reach.eps_r, agents)
+    return [
+        ((1 - mix_p) * kernel + mix_p * P, (1 - mix_r) * first.reward + mix_r * r)
+        for P, r in zip(kernels, rewards, strict=True)
+    ]
+
+
+def _mixture(name: str, level: float, largest: float, agents: int) -> float:
+    if level > largest:
+        raise ValueError(
+            f"{name} = {level:g} cannot be reached by {agents} calibrated agents; "
+            f"expected at most {largest:.6g}"
+        )
+    return level / largest if level > 0 else 0.0
+
+
+def _level(name: str, value: float) -> float:
+    level = _checks.number(name, value, "a number in [0, 2]")
+    if not 0 <= level <= 2:
+        raise ValueError(f"{name} must be a number in [0, 2], got {value!r}")
+    return level
+
+
+def _sharpen(draws: Floats, threshold: float) -> Floats:
+    return np.where(draws > threshold, draws * 10, draws / 10)
+
+
+def _normalised(rows: Floats) -> Floats:
+    normalised: Floats = rows / rows.sum(axis=-1, keepdims=True)
+    return normalised
