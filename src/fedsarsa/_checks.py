@@ -3,7 +3,7 @@
 import difflib
 import math
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, SupportsIndex
 
 import numpy as np
@@ -79,9 +79,13 @@ def choice(name: str, value: str, valid: Iterable[str]) -> str:
     options = sorted(valid)
     if value in options:
         return value
-    near = difflib.get_close_matches(str(value), options, n=1, cutoff=0.4)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
-    raise ValueError(f"{name} must be one of {', '.join(options)}, got {value!r}{hint}")
+    raise ValueError(f"{name} must be one of {', '.join(options)}, got {value!r}{nearest(value, options)}")
+
+
+def nearest(value: object, valid: Sequence[str]) -> str:
+    """A hint at the valid name that ``value`` was probably meant to be, or nothing."""
+    near = difflib.get_close_matches(str(value), valid, n=1, cutoff=0.4)
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def index(position: NDArray[np.intp]) -> str:

@@ -10,22 +10,20 @@ from fedsarsa.learning import choice
 from fedsarsa.learning.tables import Tables
 from fedsarsa.worlds import alias
 
-_ONE = U64(1)
-
 
 @piece
 def first_state(tables: Tables, world: int, word: int) -> int:
     """s_0 from the world's initial distribution."""
-    row = (world + _ONE) * tables.alias_world - tables.states
     column, fraction = alias.split(word, tables.states)
-    return alias.draw(tables.alias, row, column, fraction)
+    return alias.draw(tables.alias, tables.alias_start[world], column, fraction)
 
 
 @piece
 def next_state(tables: Tables, world: int, s: int, a: int, column: int, fraction: int) -> int:
     """s' ~ P_a(s, .) of ``world``, from a split random word."""
-    row = world * tables.alias_world + a * tables.alias_action + s * tables.states
-    beyond = alias.draw(tables.alias, row, column, fraction) + tables.rotation[a] - tables.states
+    row = tables.kernel_start[world] + a * tables.action_size[world] + s * tables.states
+    turned = alias.draw(tables.alias, row, column, fraction) + tables.turns[world] * tables.rotation[a]
+    beyond = turned - tables.states
     return beyond + (tables.states & (U64(0) - (beyond >> alias.SIGN)))  # no branch, as in alias.draw
 
 

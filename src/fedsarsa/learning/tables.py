@@ -11,7 +11,6 @@ from fedsarsa.learning.features import Aggregation, FeatureMap
 from fedsarsa.learning.policies import EpsilonGreedy, FixedPolicy, Greedy, Policy, Softmax
 from fedsarsa.worlds import alias
 from fedsarsa.worlds.fleet import Fleet
-from fedsarsa.worlds.kernels import DenseKernel, ShiftKernel
 
 SOFTMAX, GREEDY, EPSILON_GREEDY, FIXED = range(4)
 
@@ -19,8 +18,9 @@ SOFTMAX, GREEDY, EPSILON_GREEDY, FIXED = range(4)
 class Tables(NamedTuple):
     """Worlds, features and policy. Integers are unsigned; multi-dimensional arrays are flattened.
 
-    Worlds: ``alias`` is (W, rows + 1, S), the last row a world's initial distribution; a row's place is
-    ``alias_world * world + alias_action * a + S * s``, and ``rotation[a]`` is added to what was drawn.
+    Worlds: ``alias`` holds their rows one after another. World w's begin at ``alias_start[w]`` with its
+    initial distribution; the row of (s, a) is at ``kernel_start[w] + action_size[w] * a + S * s``, and
+    ``turns[w] * rotation[a]`` is added to what is drawn from it.
     ``reward`` is (W, ...) with a stride per index, 0 where it does not depend on it.
     Features: an aggregation has ``rows`` (S,), ``columns`` (A,); otherwise ``dense`` is (S, d, A).
     Actions stand in ``order`` class by class: class c has ``counts[c]`` members from ``first[c]`` on.
@@ -32,9 +32,11 @@ class Tables(NamedTuple):
     dim: int
     discount: float
     alias: NDArray[np.uint64]
-    alias_world: int
-    alias_action: int
-    rotation: NDArray[np.uint32]
+    alias_start: NDArray[np.uint64]
+    kernel_start: NDArray[np.uint64]
+    action_size: NDArray[np.uint64]
+    turns: NDArray[np.uint64]
+    rotation: NDArray[np.uint64]
     reward: Floats
     reward_world: int
     reward_state: int
@@ -55,7 +57,8 @@ class Tables(NamedTuple):
 def tabulate(fleet: Fleet, features: FeatureMap, policy: Policy) -> Tables:
     """The tables of a fleet's distinct worlds, its features and its policy."""
     states, actions = fleet.states, fleet.actions
-    entries, alias_action, rotation = _alias(fleet)
+    entries, alias_start = _alias(fleet)
+    turns = np.array([world.kernel.shift for world in fleet.worlds], np.uint64)
     reward, strides = _reward(fleet)
     if isinstance(features, Aggregation):
         rows, columns, width = features.rows, features.columns, features.width
@@ -70,10 +73,12 @@ def tabulate(fleet: Fleet, features: FeatureMap, policy: Policy) -> Tables:
         actions=U64(actions),
         dim=U64(features.dim),
         discount=fleet.discount,
-        alias=entries.ravel(),
-        alias_world=U64(entries[0].size),
-        alias_action=U64(alias_action),
-        rotation=rotation.astype(np.uint32),
+        alias=entries,
+        alias_start=alias_start,
+        kernel_start=alias_start + U64(states),
+        action_size=np.where(turns == 0, states * states, 0).astype(np.uint64),
+        turns=turns,
+        rotation=(np.arange(actions) % states).astype(np.uint64),
         reward=reward.ravel(),
         reward_world=U64(reward[0].size),
         reward_state=U64(strides[0]),
@@ -92,19 +97,17 @@ def tabulate(fleet: Fleet, features: FeatureMap, policy: Policy) -> Tables:
     )
 
 
-def _alias(fleet: Fleet) -> tuple[NDArray[np.uint64], int, NDArray[np.int64]]:
-    """Alias tables (W, rows + 1, S), how far apart actions stand in them, and each action's rotation."""
-    states, actions = fleet.states, fleet.actions
-    kernels = [world.kernel for world in fleet.worlds]
-    rotates = all(isinstance(kernel, ShiftKernel) for kernel in kernels)
-    if not rotates:  # one way to look rows up for the whole fleet
-        kernels = [DenseKernel(world.transition) for world in fleet.worlds]
-    entries = np.empty((len(kernels), len(kernels[0].rows) + 1, states), np.uint64)
-    for table, kernel, world in zip(entries, kernels, fleet.worlds, strict=True):
-        table[:-1] = alias.build(kernel.rows)
-        table[-1] = alias.build(world.initial[None])
-    rotation = np.arange(actions) % states if rotates else np.zeros(actions, np.int64)
-    return entries, 0 if rotates else states * states, rotation
+def _alias(fleet: Fleet) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+    """The rows of all worlds as one flat alias table, and where each world's begin."""
+    sizes = [world.initial.size + world.kernel.rows.size for world in fleet.worlds]
+    starts = np.cumsum([0, *sizes])
+    entries = np.empty(starts[-1], np.uint64)
+    for world, start in zip(fleet.worlds, starts, strict=False):
+        kernel = start + world.states
+        entries[start:kernel] = alias.build(world.initial[None])[0]
+        rows = world.kernel.rows
+        entries[kernel : kernel + rows.size] = alias.build(rows).ravel()
+    return entries, starts[:-1].astype(np.uint64)
 
 
 def _reward(fleet: Fleet) -> tuple[Floats, tuple[int, int, int]]:

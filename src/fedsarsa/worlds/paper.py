@@ -144,8 +144,7 @@ def _calibrated(
 def _mixture(name: str, level: float, largest: float, agents: int) -> float:
     if level > largest:
         raise ValueError(
-            f"{name} = {level:g} cannot be reached by {agents} calibrated agents; "
-            f"expected at most {largest:.6g}"
+            f"{name} = {level:g} cannot be reached by {agents} calibrated agents; expected at most {largest}"
         )
     return level / largest if level > 0 else 0.0
 

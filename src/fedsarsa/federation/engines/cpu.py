@@ -165,7 +165,7 @@ class CpuEngine:
             self._map(steps, range(self.threads))
             seen = np.stack([room.failed_at for room in rooms])
             first = np.where(seen == RUNNING, np.iinfo(np.int64).max, seen).min(axis=0)
-            failed_at = np.where((seen == RUNNING).all(axis=0), RUNNING, first)
+            rooms[0].failed_at[:] = np.where((seen == RUNNING).all(axis=0), RUNNING, first)
             lanes.settle(
                 self.tables,
                 self.plan,
@@ -173,7 +173,7 @@ class CpuEngine:
                 now,
                 length,
                 synchronises,
-                failed_at,
+                rooms[0],
                 k,
                 central,
                 drift,

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from fedsarsa._checks import Floats
 from fedsarsa._numba import U64, kernel, piece
+from fedsarsa.federation.engines.exponential import exponentials
 from fedsarsa.federation.problem import RUNNING
 from fedsarsa.learning import choice, random, sarsa
 from fedsarsa.learning.tables import Tables
@@ -80,31 +81,56 @@ class Room(NamedTuple):
     fractions: NDArray[np.uint64]
     uniforms: Floats
     place: NDArray[np.uint64]
+    origin: NDArray[np.uint64]
+    world: NDArray[np.uint64]
+    schedule: NDArray[np.uint64]
+    states: NDArray[np.uint64]
+    actions: NDArray[np.uint64]
     next_states: NDArray[np.uint64]
     next_actions: NDArray[np.uint64]
     masses: Floats
     ladders: Floats
     base: Floats
+    rows: NDArray[np.uint64]
+    groups: NDArray[np.uint64]
+    exponents: Floats
+    exponentials: Floats
+    bits: NDArray[np.uint64]
+    power: Floats
     values: Floats
     weights: Floats
+    spread: Floats
     failed_at: NDArray[np.int64]
 
 
 def room(tables: Tables, team: Team) -> Room:
     """Empty working space for a team."""
     draws = BLOCK * AHEAD
+    bits = np.zeros(BLOCK, np.uint64)
     return Room(
         columns=np.empty(draws, np.uint64),
         fractions=np.empty(draws, np.uint64),
         uniforms=np.empty(draws),
         place=np.empty(BLOCK, np.uint64),
+        origin=np.empty(BLOCK, np.uint64),
+        world=np.empty(BLOCK, np.uint64),
+        schedule=np.empty(BLOCK, np.uint64),
+        states=np.empty(BLOCK, np.uint64),
+        actions=np.empty(BLOCK, np.uint64),
         next_states=np.empty(BLOCK, np.uint64),
         next_actions=np.empty(BLOCK, np.uint64),
         masses=np.empty(BLOCK * team.masses.shape[1]),
         ladders=np.empty(BLOCK * team.ladders.shape[1]),
         base=np.empty(BLOCK),
+        rows=np.empty(BLOCK, np.uint64),
+        groups=np.empty(BLOCK, np.uint64),
+        exponents=np.zeros(BLOCK),
+        exponentials=np.empty(BLOCK),
+        bits=bits,
+        power=bits.view(np.float64),
         values=np.empty(int(tables.width)),
         weights=np.empty(int(tables.width)),
+        spread=np.empty(int(tables.dim)),
         failed_at=np.full(len(team.failed_at), RUNNING, np.int64),
     )
 
@@ -152,7 +178,7 @@ def train(
         local_steps(
             tables, plan, team, lanes, 0, len(lanes.run), step_sizes, k * steps, now, steps, fresh, room
         )
-        settle(tables, plan, team, now, steps, synchronises, room.failed_at, k, central, drift)
+        settle(tables, plan, team, now, steps, synchronises, room, k, central, drift)
         fresh = synchronises
 
 
@@ -183,7 +209,7 @@ def local_steps(
             draw(tables, plan, lanes, team.first_run, first, count, t + ahead, some, room)
             for k in range(some):
                 at = U64(k) * count
-                move(tables, plan, team, lanes, first, count, at, room)
+                move(tables, count, at, room)
                 act(tables, plan, team, count, at, room)
                 step = ahead + k
                 # What theta-tilde gives to the steps of this round after this one: a + t each.
@@ -192,6 +218,11 @@ def local_steps(
                 update(
                     tables, plan, team, lanes, first, count, step_sizes, column + step, t + step, rest, room
                 )
+                if plan.cached:
+                    refresh(tables, team, count, room)
+        for h in range(count):
+            team.states[room.place[h]] = room.states[h]
+            team.actions[room.place[h]] = room.actions[h]
 
 
 @piece
@@ -205,7 +236,11 @@ def enter(
         run = lanes.run[first + h]
         place = run * agents + lanes.agent[first + h]
         room.place[h] = place
-        origin = place * dim
+        room.states[h] = U64(team.states[place])
+        room.actions[h] = U64(team.actions[place])
+        room.world[h] = U64(plan.world[lanes.agent[first + h]])
+        room.schedule[h] = U64(plan.schedule[lanes.agent[first + h]])
+        origin = room.origin[h] = place * dim
         if fresh:
             for j in range(dim):
                 team.theta[origin + j] = team.central[run, j]
@@ -253,17 +288,14 @@ def draw(
 
 
 @piece
-def move(
-    tables: Tables, plan: Plan, team: Team, lanes: Lanes, first: int, count: int, at: int, room: Room
-) -> None:
+def move(tables: Tables, count: int, at: int, room: Room) -> None:
     """Draw the next state of every lane of a block."""
     for h in range(count):
-        place = room.place[h]
         room.next_states[h] = sarsa.next_state(
             tables,
-            U64(plan.world[lanes.agent[first + h]]),
-            U64(team.states[place]),
-            U64(team.actions[place]),
+            room.world[h],
+            room.states[h],
+            room.actions[h],
             room.columns[at + h],
             room.fractions[at + h],
         )
@@ -279,9 +311,8 @@ def act(tables: Tables, plan: Plan, team: Team, count: int, at: int, room: Room)
         if plan.cached and (choice.TRUST_LOW < room.ladders[foot + tables.width] < choice.TRUST_HIGH):
             room.next_actions[h] = choice.climb(tables, room.ladders, foot, uniform)
         else:
-            origin = room.place[h] * tables.dim
             room.next_actions[h] = choice.direct(
-                tables, team.theta, origin, s, uniform, room.values, room.weights
+                tables, team.theta, room.origin[h], s, uniform, room.values, room.weights
             )
 
 
@@ -300,17 +331,13 @@ def update(
     room: Room,
 ) -> None:
     """Step 3 and 4 for every lane of a block: the parameters, then the pair."""
-    size, height = U64(team.ladders.shape[1]), tables.width + _ONE
     averaging = team.progress.size > 0
     for h in range(count):
-        place, agent = room.place[h], lanes.agent[first + h]
-        s, a = U64(team.states[place]), U64(team.actions[place])
+        origin, world = room.origin[h], room.world[h]
+        s, a = room.states[h], room.actions[h]
         s_next, a_next = room.next_states[h], room.next_actions[h]
-        origin = place * tables.dim
-        step_size = step_sizes[plan.schedule[agent], U64(column)]
-        change = sarsa.increment(
-            tables, team.theta, origin, U64(plan.world[agent]), s, a, s_next, a_next, step_size
-        )
+        step_size = step_sizes[room.schedule[h], U64(column)]
+        change = sarsa.increment(tables, team.theta, origin, world, s, a, s_next, a_next, step_size)
         if tables.dense.size > 0:
             finite = True
             at = s * tables.dim * tables.actions + a
@@ -330,16 +357,26 @@ def update(
             if averaging:
                 team.progress[at] += rest * change
             if plan.cached:
-                exponent = (updated - room.base[h]) / tables.parameter
-                first_of_row = h * tables.dim + row * tables.width
-                room.masses[first_of_row + group] = tables.counts[group] * math.exp(exponent)
-                choice.rebuild(tables, room.masses, first_of_row, room.ladders, h * size + row * height)
-        team.states[place] = s_next
-        team.actions[place] = a_next
+                room.rows[h], room.groups[h] = row, group
+                room.exponents[h] = (updated - room.base[h]) / tables.parameter
+        room.states[h] = s_next
+        room.actions[h] = a_next
         if not finite:
             run = lanes.run[first + h]
             if room.failed_at[run] == RUNNING or t < room.failed_at[run]:
                 room.failed_at[run] = t
+
+
+@piece
+def refresh(tables: Tables, team: Team, count: int, room: Room) -> None:
+    """Bring the masses and ladders up to date with the parameters that ``update`` changed."""
+    exponentials(room.exponents, U64(BLOCK), room.bits, room.power, room.exponentials)
+    size, height = U64(team.ladders.shape[1]), tables.width + _ONE
+    for h in range(count):
+        row, group = room.rows[h], room.groups[h]
+        first_of_row = h * tables.dim + row * tables.width
+        room.masses[first_of_row + group] = tables.counts[group] * room.exponentials[h]
+        choice.rebuild(tables, room.masses, first_of_row, room.ladders, h * size + row * height)
 
 
 @kernel
@@ -350,7 +387,7 @@ def settle(
     t: int,
     steps: int,
     synchronises: bool,
-    failed_at: NDArray[np.int64],
+    room: Room,
     record: int,
     central: Floats,
     drift: Floats,
@@ -359,12 +396,13 @@ def settle(
 
     Lanes take the broadcast up when they enter the next round.
     """
+    failed_at, spread = room.failed_at, room.spread
     for run in range(len(team.failed_at)):
         average = team.central[run]
         if team.failed_at[run] == RUNNING and failed_at[run] == RUNNING:
             if team.progress.size > 0:
                 gather(plan, team, t, steps, run)
-            distance = mean(plan, team, run, synchronises)
+            distance = mean(plan, team, run, synchronises, spread)
             if synchronises:
                 project(average, plan.radius)
                 drift[run, record] = distance
@@ -394,7 +432,7 @@ def settle(
 
 
 @piece
-def mean(plan: Plan, team: Team, run: int, measures: bool) -> float:
+def mean(plan: Plan, team: Team, run: int, measures: bool, spread: Floats) -> float:
     """Average the local parameters into ``central``; return the mean squared distance from it."""
     average = team.central[run]
     agents, dim = len(plan.world), len(average)
@@ -407,12 +445,15 @@ def mean(plan: Plan, team: Team, run: int, measures: bool) -> float:
             average[j] += weight * team.theta[at + U64(j)]
     total = 0.0
     if measures:
+        # Squares are summed over agents first: that loop compiles to vector instructions.
+        for j in range(dim):
+            spread[j] = 0.0
         for agent in range(agents):
-            at = U64(origin + agent * dim)
-            distance = 0.0
+            weight, at = plan.weights[agent], U64(origin + agent * dim)
             for j in range(dim):
-                distance += (team.theta[at + U64(j)] - average[j]) ** 2
-            total += plan.weights[agent] * distance
+                spread[j] += weight * (team.theta[at + U64(j)] - average[j]) ** 2
+        for j in range(dim):
+            total += spread[j]
     return total
 
 

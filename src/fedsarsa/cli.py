@@ -1,0 +1,131 @@
+"""The command: ``fedsarsa train``, ``fedsarsa reproduce``, ``fedsarsa bench``."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from fedsarsa._version import __version__
+
+app = typer.Typer(
+    help="Federated on-policy reinforcement learning across environments that differ.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+console = Console()
+
+Out = Annotated[Path, typer.Option(help="Directory for the results; made if it is not there.")]
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        console.print(f"fedsarsa {__version__}", highlight=False)
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Options before any command."""
+
+
+@app.command()
+def train(
+    config: Annotated[Path, typer.Argument(help="A TOML file; see the examples folder.")],
+    out: Out = Path("results"),
+) -> None:
+    """Train what CONFIG describes; write history.nc and a summary to OUT.
+
+    Ctrl-C saves what is done; the same command goes on from there.
+    """
+    from fedsarsa import _files
+    from fedsarsa.experiments import config as configs
+    from fedsarsa.federation.training import Interrupted
+
+    settings = configs.load(config)
+    fleet = settings.fleet.build(config.parent)
+    algo = settings.algorithm.build()
+    _files.writable_directory(out)
+    checkpoint = out / "checkpoint.nc"
+    console.print(f"{len(fleet)} agents, measured eps_p = {fleet.eps_p:.4g}, eps_r = {fleet.eps_r:.4g}")
+    if checkpoint.exists():
+        console.print(f"going on from {checkpoint}")
+    try:
+        history = algo.train(fleet, **settings.training.model_dump(), progress=True, checkpoint=checkpoint)
+    except Interrupted as stop:
+        console.print(f"{stop}; saved in {checkpoint}")
+        console.print(f"go on with: fedsarsa train {config} --out {out}", highlight=False)
+        raise typer.Exit(130) from None
+    history.save(out / "history.nc")
+    checkpoint.unlink(missing_ok=True)
+    console.print(history)
+    for run, step in enumerate(history.failed_at.values.tolist()):
+        if step >= 0:
+            console.print(
+                f"run {run}: parameters stopped being finite at step {step}; try a smaller step size"
+            )
+    console.print(f"wrote {out / 'history.nc'}")
+
+
+@app.command()
+def reproduce(
+    out: Out = Path("results/published"),
+    eps: Annotated[float, typer.Option(help="Level of kernel and reward heterogeneity.")] = 1.0,
+    steps: Annotated[int, typer.Option(help="Steps per agent.")] = 20_000,
+    runs: Annotated[int, typer.Option(help="Runs per fleet size.")] = 10,
+    seed: Annotated[int, typer.Option(help="Seed of worlds and runs.")] = 0,
+) -> None:
+    """Train the published setting for every fleet size; print a table and save a figure."""
+    from fedsarsa import _files
+    from fedsarsa.experiments import published
+
+    _files.writable_directory(out)
+    rows = published.reproduce(out, eps, steps, runs, seed)
+    table = Table(title=f"Published setting, nominal eps_p = eps_r = {eps:g}, {runs} runs of {steps} steps")
+    for name in (
+        "N",
+        "measured eps_p",
+        "measured eps_r",
+        "error floor",
+        "95% margin",
+        "seconds",
+        "ns/agent-step",
+    ):
+        table.add_column(name, justify="right")
+    for row in rows:
+        table.add_row(
+            str(row.agents),
+            f"{row.eps_p:.3f}",
+            f"{row.eps_r:.3f}",
+            f"{row.floor:.4f}",
+            f"{row.margin:.4f}",
+            f"{row.seconds:.2f}",
+            f"{row.nanoseconds:.1f}",
+        )
+    console.print(table)
+    console.print(f"wrote {out / 'published.png'} and .pdf, and a history per fleet size")
+
+
+@app.command()
+def bench(
+    quick: Annotated[bool, typer.Option(help="A tenth of the work, for a first look.")] = False,
+) -> None:
+    """Measure speed and memory beside a plain NumPy loop, in one run."""
+    from fedsarsa_benchmarks import foundation
+
+    foundation.report(console, quick)
+
+
+def main() -> None:
+    """Run the command; mistakes in the input end with one message and exit code 2."""
+    try:
+        app()
+    except (ValueError, TypeError, OSError) as error:
+        Console(stderr=True).print(f"fedsarsa: {error}", style="red", highlight=False, markup=False)
+        raise SystemExit(2) from None

@@ -1,0 +1,1 @@
+"""Trainings from configuration files, the paper's figures, plots."""

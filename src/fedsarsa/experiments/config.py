@@ -1,0 +1,301 @@
+"""Trainings described in TOML: every table below is a section of the file, every field a key."""
+
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    ValidationError,
+)
+
+from fedsarsa._checks import nearest
+from fedsarsa.federation.fedsarsa import FedSARSA
+from fedsarsa.learning import features, policies, step_sizes
+from fedsarsa.worlds import paper
+from fedsarsa.worlds.finite import FiniteMDP
+from fedsarsa.worlds.fleet import Fleet
+from fedsarsa.worlds.kernels import ShiftKernel
+
+
+class Section(BaseModel):
+    """A section of a configuration: no unknown keys, no silent conversions."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class PaperFleet(Section):
+    """Worlds of the paper's simulations; see ``fedsarsa.paper.fleet``."""
+
+    kind: Literal["paper"] = "paper"
+    agents: int = 20
+    eps_p: float = 1.0
+    eps_r: float = 1.0
+    seed: int = 0
+    scheme: str = "released"
+    states: int = 100
+    actions: int = 100
+    discount: float = 0.2
+    reward_cap: float = 10.0
+
+    def build(self, folder: Path) -> Fleet:  # noqa: ARG002
+        """The fleet."""
+        return paper.fleet(**self.model_dump(exclude={"kind"}))
+
+
+class FileFleet(Section):
+    """Worlds of your own, from an .npz file beside the configuration.
+
+    It holds ``reward`` (N, S), (N, S, A) or (N, S, A, S) and either ``transition`` (N, A, S, S) or
+    ``P0`` (N, S, S) whose columns each of ``actions`` actions rotates; ``initial`` (N, S) if wanted.
+    """
+
+    kind: Literal["file"]
+    path: Path
+    discount: float
+    actions: int | None = None
+
+    def build(self, folder: Path) -> Fleet:
+        """The fleet."""
+        path = folder / self.path
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                arrays = dict(file)
+        except (OSError, ValueError) as error:
+            raise ValueError(f"fleet.path: expected an .npz file of arrays, got {error}") from None
+        known = {"reward", "transition", "P0", "initial"}
+        if "reward" not in arrays or not ({"transition", "P0"} & set(arrays)) or set(arrays) - known:
+            raise ValueError(
+                f"fleet.path: expected reward, transition or P0, and maybe initial in {path.name}, "
+                f"got {', '.join(sorted(arrays)) or 'nothing'}"
+            )
+        if "P0" in arrays and self.actions is None:
+            raise ValueError("fleet.actions: expected the number of actions that rotate P0, got none")
+        agents = len(arrays["reward"])
+        for name, array in arrays.items():
+            if len(array) != agents:
+                raise ValueError(f"fleet.path: {name} has {len(array)} agents, reward has {agents}")
+        return Fleet(self._world(arrays, agent) for agent in range(agents))
+
+    def _world(self, arrays: dict[str, Any], agent: int) -> FiniteMDP:
+        own = {name: array[agent] for name, array in arrays.items()}
+        transition = own["transition"] if "transition" in own else ShiftKernel(own["P0"], self.actions or 0)
+        return FiniteMDP(transition, own["reward"], self.discount, own.get("initial"))
+
+
+class OneHotSection(Section):
+    """One parameter per pair."""
+
+    kind: Literal["one-hot"]
+
+    def build(self) -> features.Features:
+        """The feature map."""
+        return features.OneHot()
+
+
+class ModuloSection(Section):
+    """One parameter per (s mod d1, a mod d2)."""
+
+    kind: Literal["modulo"] = "modulo"
+    d1: int = 5
+    d2: int = 5
+
+    def build(self) -> features.Features:
+        """The feature map."""
+        return features.ModuloFeatures(self.d1, self.d2)
+
+
+class SoftmaxSection(Section):
+    """Softmax policy."""
+
+    kind: Literal["softmax"] = "softmax"
+    temperature: float = 100.0
+
+    def build(self) -> policies.Policy:
+        """The policy."""
+        return policies.Softmax(self.temperature)
+
+
+class GreedySection(Section):
+    """Greedy policy: on-policy federated Q-learning."""
+
+    kind: Literal["greedy"]
+
+    def build(self) -> policies.Policy:
+        """The policy."""
+        return policies.Greedy()
+
+
+class EpsilonGreedySection(Section):
+    """Epsilon-greedy policy."""
+
+    kind: Literal["epsilon-greedy"]
+    eps: float = 0.1
+
+    def build(self) -> policies.Policy:
+        """The policy."""
+        return policies.EpsilonGreedy(self.eps)
+
+
+class FixedSection(Section):
+    """A policy that does not learn: federated TD(0). ``pi`` is an action or "uniform"."""
+
+    kind: Literal["fixed"]
+    pi: int | Literal["uniform"] = "uniform"
+
+    def build(self) -> policies.Policy:
+        """The policy."""
+        return policies.FixedPolicy(self.pi)
+
+
+class LinearDecaySection(Section):
+    """alpha_t = 4 / (w (1 + t + a))."""
+
+    kind: Literal["linear-decay"]
+    w: float
+    a: float
+
+    def build(self) -> step_sizes.Schedule:
+        """The schedule."""
+        return step_sizes.LinearDecay(self.w, self.a)
+
+
+class PiecewiseDecaySection(Section):
+    """``values[k]`` from step ``boundaries[k - 1]`` on."""
+
+    kind: Literal["piecewise-decay"]
+    values: list[float]
+    boundaries: list[int]
+
+    def build(self) -> step_sizes.Schedule:
+        """The schedule."""
+        return step_sizes.PiecewiseDecay(self.values, self.boundaries)
+
+
+def unless_given(kind: str) -> BeforeValidator:
+    """Take a table without a ``kind`` for one of this kind."""
+    return BeforeValidator(lambda value: {"kind": kind} | value if isinstance(value, dict) else value)
+
+
+def shape(value: Any) -> Any:
+    """What a step size is written as: a number, a list, or a table of some kind."""
+    if isinstance(value, dict | Section):
+        return value.get("kind") if isinstance(value, dict) else value.kind  # type: ignore[attr-defined]
+    return "list" if isinstance(value, list) else "number"
+
+
+FleetSection = Annotated[PaperFleet | FileFleet, Field(discriminator="kind"), unless_given("paper")]
+FeaturesSection = Annotated[
+    ModuloSection | OneHotSection, Field(discriminator="kind"), unless_given("modulo")
+]
+PolicySection = Annotated[
+    SoftmaxSection | GreedySection | EpsilonGreedySection | FixedSection,
+    Field(discriminator="kind"),
+    unless_given("softmax"),
+]
+StepSizeField = Annotated[
+    Annotated[float, Tag("number")]
+    | Annotated[list[float], Tag("list")]
+    | Annotated[LinearDecaySection, Tag("linear-decay")]
+    | Annotated[PiecewiseDecaySection, Tag("piecewise-decay")],
+    Discriminator(shape),
+]
+
+
+class Algorithm(Section):
+    """The settings of FedSARSA; the defaults are the published setting."""
+
+    features: FeaturesSection = ModuloSection()
+    policy: PolicySection = SoftmaxSection()
+    step_size: StepSizeField = 0.01
+    sync_every: int | Literal["never"] = 10
+    radius: float | None = None
+    weights: list[float] | None = None
+
+    def build(self) -> FedSARSA:
+        """The algorithm."""
+        step = self.step_size
+        return FedSARSA(
+            features=self.features.build(),
+            policy=self.policy.build(),
+            step_size=step if isinstance(step, float | list) else step.build(),
+            sync_every=None if self.sync_every == "never" else self.sync_every,
+            radius=self.radius,
+            weights=self.weights,
+        )
+
+
+class Training(Section):
+    """How long, how often, with which random numbers."""
+
+    steps: int = 20_000
+    runs: int = 10
+    seed: int = 0
+    engine: str = "auto"
+    threads: int | None = None
+    record_every: int = 1
+
+
+class Config(Section):
+    """A whole configuration file."""
+
+    fleet: FleetSection = PaperFleet()
+    algorithm: Algorithm = Algorithm()
+    training: Training = Training()
+
+
+def load(path: Path) -> Config:
+    """Read a configuration; the error lists every wrong key, its value and what was expected."""
+    try:
+        content = tomllib.loads(path.read_text())
+    except OSError as error:
+        raise ValueError(f"{path}: cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path}: expected TOML, got {error}") from None
+    try:
+        return Config.model_validate(content)
+    except ValidationError as error:
+        lines = [f"{path}: " + explain(problem) for problem in error.errors()]
+        raise ValueError("\n".join(lines)) from None
+
+
+def explain(problem: Any) -> str:
+    """One of pydantic's errors as a sentence that names key, value and what was expected."""
+    place = [str(part) for part in problem["loc"]]
+    if problem["type"] == "extra_forbidden":
+        valid = _keys(problem["loc"][:-1])
+        return f"{'.'.join(place)}: unknown key{nearest(place[-1], valid)}; valid: {', '.join(valid)}"
+    if problem["type"] == "union_tag_invalid":
+        valid = [tag.strip("'") for tag in problem["ctx"]["expected_tags"].split(", ")]
+        tag = problem["ctx"]["tag"]
+        return f"{'.'.join(place)}.kind: expected {' or '.join(valid)}, got {tag!r}{nearest(tag, valid)}"
+    return f"{'.'.join(place)}: {problem['msg']}, got {problem['input']!r}"
+
+
+def _keys(place: tuple[Any, ...]) -> list[str]:
+    """The valid keys of the section at ``place``, a path through fields and ``kind`` tags."""
+    sections: list[type[Section]] = [Config]
+    for part in place:
+        found: list[type[Section]] = []
+        for section in sections:
+            field = section.model_fields.get(str(part))
+            tag = section.model_fields.get("kind")
+            if field is not None:
+                found += [s for s in _sections(field.annotation) if s is not section]
+            elif tag is not None and part in getattr(tag.annotation, "__args__", ()):
+                found.append(section)
+        sections = found
+    return sorted({name for section in sections for name in section.model_fields})
+
+
+def _sections(annotation: Any) -> list[type[Section]]:
+    """The sections inside a field's annotation."""
+    if isinstance(annotation, type):
+        return [annotation] if issubclass(annotation, Section) else []
+    return [section for part in getattr(annotation, "__args__", ()) for section in _sections(part)]

@@ -1,0 +1,134 @@
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+import fedsarsa as fs
+
+SMALL = """
+[fleet]
+agents = 3
+states = 10
+actions = 5
+
+[training]
+steps = 50
+runs = 2
+seed = 4
+"""
+
+
+def command(*arguments, **options):
+    return subprocess.run(
+        [sys.executable, "-c", "from fedsarsa.cli import main; main()", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        **options,
+    )
+
+
+def test_train_writes_what_python_would_compute(tmp_path):
+    config = tmp_path / "small.toml"
+    config.write_text(SMALL)
+    done = command("train", config, "--out", tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["history.nc"]
+    written = fs.History.load(tmp_path / "out" / "history.nc")
+    expected = fs.FedSARSA().train(fs.paper.fleet(3, states=10, actions=5), 50, runs=2, seed=4)
+    np.testing.assert_array_equal(written.central, expected.central)
+    assert "measured eps_p" in done.stdout
+
+
+def test_interrupt_saves_and_the_same_command_goes_on(tmp_path):
+    config = tmp_path / "long.toml"
+    config.write_text(SMALL.replace("steps = 50", "steps = 3_000_000\nrecord_every = 1000"))
+    out = tmp_path / "out"
+    arguments = [sys.executable, "-c", "from fedsarsa.cli import main; main()", "train", config, "--out", out]
+    with subprocess.Popen(
+        arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as child:
+        begun = child.stdout.readline()
+        assert "3 agents" in begun
+        time.sleep(1.0)
+        os.killpg(child.pid, signal.SIGINT)
+        printed, _ = child.communicate(timeout=60)
+    assert child.returncode == 130, printed
+    assert "go on with: fedsarsa train" in printed
+    assert [path.name for path in out.iterdir()] == ["checkpoint.nc"]
+    again = command("train", config, "--out", out, timeout=300)
+    assert again.returncode == 0, again.stderr
+    assert "going on from" in again.stdout
+    assert [path.name for path in out.iterdir()] == ["history.nc"]
+    whole = fs.FedSARSA().train(
+        fs.paper.fleet(3, states=10, actions=5), 3_000_000, runs=2, seed=4, record_every=1000
+    )
+    assert fs.History.load(out / "history.nc").data.equals(whole.data)
+
+
+def test_diverged_runs_are_reported(tmp_path):
+    config = tmp_path / "wild.toml"
+    config.write_text(SMALL + "\n[algorithm]\nstep_size = 1e150\n")
+    done = command("train", config, "--out", tmp_path / "out")
+    assert done.returncode == 0
+    assert "run 0: parameters stopped being finite at step" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[training]\nstpes = 3", "did you mean 'steps'?"),
+        ("[training]\nsteps = 0", "steps must be an integer of at least 1, got 0"),
+        ("[algorithm]\nsync_every = 0", "sync_every must be an integer of at least 1, got 0"),
+        ('[training]\nengine = "cpo"', "did you mean 'cpu'?"),
+        ("[fleet]\neps_p = 5", "eps_p must be a number in [0, 2], got 5"),
+    ],
+)
+def test_bad_configurations_write_nothing(tmp_path, text, message):
+    config = tmp_path / "bad.toml"
+    config.write_text(text)
+    done = command("train", config, "--out", tmp_path / "out")
+    assert done.returncode == 2
+    assert message in done.stderr.replace("\n", " ")
+    assert not (tmp_path / "out").exists() or not list((tmp_path / "out").iterdir())
+
+
+def test_an_output_that_cannot_be_written_is_found_before_training(tmp_path):
+    config = tmp_path / "long.toml"
+    config.write_text("[training]\nsteps = 2_000_000_000")
+    blocked = tmp_path / "file"
+    blocked.write_text("in the way")
+    begun = time.monotonic()
+    done = command("train", config, "--out", blocked / "out", timeout=60)
+    assert done.returncode == 2
+    assert "expected a directory that can be written to" in done.stderr.replace("\n", " ")
+    assert time.monotonic() - begun < 30
+    missing = command("train", tmp_path / "none.toml")
+    assert missing.returncode == 2
+    assert "cannot be read" in missing.stderr
+
+
+def test_reproduce_makes_table_figure_and_histories(tmp_path):
+    done = command("reproduce", "--out", tmp_path, "--steps", 200, "--runs", 2)
+    assert done.returncode == 0, done.stderr
+    assert "error floor" in done.stdout
+    names = {path.name for path in tmp_path.iterdir()}
+    assert {"published.png", "published.pdf", "agents-1.nc", "agents-40.nc"} <= names
+    assert (tmp_path / "published.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_help_and_version():
+    assert fs.__version__ in command("--version").stdout
+    for words in (["--help"], ["train", "--help"], ["bench", "--help"], ["reproduce", "--help"]):
+        assert "Usage" in command(*words).stdout
+
+
+def test_a_second_process_starts_without_compiling():
+    # The first process of this test session may compile; the next must not.
+    program = "import fedsarsa as fs; fs.FedSARSA().train(fs.paper.fleet(2), steps=20, runs=1)"
+    subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)
+    second = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    assert "compiling" not in second.stderr

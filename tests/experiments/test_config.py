@@ -1,0 +1,129 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fedsarsa as fs
+from fedsarsa.experiments import config
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def read(tmp_path, text):
+    path = tmp_path / "config.toml"
+    path.write_text(text)
+    return config.load(path)
+
+
+def test_an_empty_file_is_the_published_setting(tmp_path):
+    settings = read(tmp_path, "")
+    algo = settings.algorithm.build()
+    assert (algo.features, algo.policy) == (fs.ModuloFeatures(5, 5), fs.Softmax(100.0))
+    assert (algo.step_size, algo.sync_every, algo.radius) == (0.01, 10, None)
+    assert (settings.training.steps, settings.training.runs) == (20_000, 10)
+    assert len(settings.fleet.build(tmp_path)) == 20
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("policy = { temperature = 2 }", {"policy": fs.Softmax(2.0)}),
+        ('policy = { kind = "greedy" }', {"policy": fs.Greedy()}),
+        ('policy = { kind = "epsilon-greedy", eps = 0.2 }', {"policy": fs.EpsilonGreedy(0.2)}),
+        ('features = { kind = "one-hot" }', {"features": fs.OneHot()}),
+        ("features = { d1 = 2, d2 = 3 }", {"features": fs.ModuloFeatures(2, 3)}),
+        ('step_size = { kind = "linear-decay", w = 1, a = 2 }', {"step_size": fs.LinearDecay(1.0, 2.0)}),
+        (
+            'step_size = { kind = "piecewise-decay", values = [0.2, 0.1], boundaries = [9] }',
+            {"step_size": fs.PiecewiseDecay([0.2, 0.1], [9])},
+        ),
+        ("step_size = [0.1, 0.2]", {"step_size": [0.1, 0.2]}),
+        ('sync_every = "never"', {"sync_every": None}),
+        ("radius = 3", {"radius": 3.0}),
+    ],
+)
+def test_algorithms(tmp_path, text, expected):
+    algo = read(tmp_path, f"[algorithm]\n{text}").algorithm.build()
+    for name, value in expected.items():
+        assert getattr(algo, name) == value
+
+
+def test_fixed_policies(tmp_path):
+    for pi in ("3", '"uniform"'):
+        policy = (
+            read(tmp_path, f'[algorithm]\npolicy = {{ kind = "fixed", pi = {pi} }}').algorithm.build().policy
+        )
+        assert repr(policy) == f"FixedPolicy({pi.replace(chr(34), chr(39))})"
+
+
+@pytest.mark.parametrize("shift", [True, False])
+def test_worlds_from_a_file(tmp_path, shift):
+    rng = np.random.default_rng(0)
+    arrays = {"reward": rng.random((3, 4))}
+    if shift:
+        arrays["P0"] = rng.dirichlet(np.ones(4), size=(3, 4))
+    else:
+        arrays["transition"] = rng.dirichlet(np.ones(4), size=(3, 2, 4))
+        arrays["initial"] = np.tile(np.eye(4)[0], (3, 1))
+    np.savez(tmp_path / "worlds.npz", **arrays)
+    actions = "actions = 5" if shift else ""
+    settings = read(tmp_path, f'[fleet]\nkind = "file"\npath = "worlds.npz"\ndiscount = 0.9\n{actions}')
+    fleet = settings.fleet.build(tmp_path)
+    assert (len(fleet), fleet.states, fleet.actions, fleet.discount) == (3, 4, 5 if shift else 2, 0.9)
+    np.testing.assert_array_equal(fleet[1].reward, arrays["reward"][1])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[flet]\n", "flet: unknown key; did you mean 'fleet'?; valid: algorithm, fleet, training"),
+        ("[fleet]\nagnets = 3", "fleet.paper.agnets: unknown key; did you mean 'agents'?"),
+        ("[training]\nstpes = 3", "training.stpes: unknown key; did you mean 'steps'?"),
+        ("[algorithm]\nfeatures = { d3 = 1 }", "algorithm.features.modulo.d3: unknown key"),
+        (
+            '[algorithm]\npolicy = { kind = "sofmax" }',
+            "expected softmax or greedy or epsilon-greedy or fixed, got 'sofmax'; did you mean 'softmax'?",
+        ),
+        ('[algorithm]\nstep_size = "big"', "algorithm.step_size.number: Input should be a valid number"),
+        (
+            "[training]\nruns = 2.5",
+            "training.runs: Input should be a valid integer, got a number with a fractional part, got 2.5",
+        ),
+        ("[training\n", "expected TOML"),
+    ],
+)
+def test_bad_files(tmp_path, text, message):
+    with pytest.raises(ValueError, match=r"config\.toml: ") as error:
+        read(tmp_path, text)
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "extra", "message"),
+    [
+        ({"transition": np.ones((1, 1, 1, 1))}, "", "expected reward, transition or P0"),
+        (
+            {"reward": np.ones((2, 1)), "P0": np.ones((1, 1, 1))},
+            "actions = 1",
+            "P0 has 1 agents, reward has 2",
+        ),
+        ({"reward": np.ones((1, 1)), "P0": np.ones((1, 1, 1))}, "", "expected the number of actions"),
+        ({"reward": np.array([None])}, "", "expected an .npz file of arrays"),
+    ],
+)
+def test_bad_world_files(tmp_path, arrays, extra, message):
+    np.savez(tmp_path / "worlds.npz", allow_pickle=True, **arrays)
+    settings = read(tmp_path, f'[fleet]\nkind = "file"\npath = "worlds.npz"\ndiscount = 0.9\n{extra}')
+    with pytest.raises(ValueError, match=message):
+        settings.fleet.build(tmp_path)
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.toml")), ids=lambda path: path.stem)
+def test_examples_are_sound(path):
+    settings = config.load(path)
+    fleet = settings.fleet.build(path.parent)
+    settings.algorithm.build().train(fleet, steps=20, runs=1)
+
+
+def test_there_are_examples():
+    assert len(list(EXAMPLES.glob("*.toml"))) >= 3

@@ -1,0 +1,187 @@
+"""Every engine reproduces the reference engine's trajectories: states, actions and parameters."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fedsarsa as fs
+from fedsarsa.federation import engines
+from fedsarsa.federation.engines.cpu import CpuEngine
+from fedsarsa.federation.problem import first_state
+from tests.worlds_of_tests import dense_features, fleet
+
+STATES, ACTIONS = 7, 6
+POLICIES = [
+    fs.Softmax(1.0),
+    fs.Softmax(0.004),  # values a thousand temperatures apart: cached masses vanish and overflow
+    fs.Greedy(),
+    fs.EpsilonGreedy(0.2),
+    fs.FixedPolicy("uniform"),
+    fs.FixedPolicy(2),
+]
+FEATURES = [fs.OneHot(), fs.ModuloFeatures(3, 2), dense_features(0, STATES, ACTIONS, 4)]
+SCHEDULES = [0.3, fs.LinearDecay(4.0, 8.0), fs.PiecewiseDecay([0.4, 0.1], [15])]
+
+
+def assert_same_training(algo, group, steps, runs=2, seed=5, threads=2):
+    """Train with both engines, round by round, and compare everything after every round."""
+    problem = algo.problem(group, steps, runs, seed)
+    theta0 = np.random.default_rng(seed).normal(size=(len(group), problem.features.dim)) * 0.1
+    one, two = first_state(problem, theta0), first_state(problem, theta0)
+    reference = engines.build("reference", problem, None)
+    cpu = engines.build("cpu", problem, threads)
+    reference.start(one)
+    cpu.start(two)
+    while one.t < steps:
+        length = min(algo.sync_every or steps, steps - one.t)
+        np.testing.assert_array_equal(two.states, one.states)
+        np.testing.assert_array_equal(two.actions, one.actions)
+        seen, again = reference.advance(one, length), cpu.advance(two, length)
+        np.testing.assert_allclose(two.theta, one.theta, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(two.central, one.central, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(two.weighted_sum, one.weighted_sum, rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(again.central, seen.central, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(again.drift, seen.drift, rtol=1e-11, atol=1e-14)
+        np.testing.assert_array_equal(two.failed_at, one.failed_at)
+    np.testing.assert_array_equal(two.states, one.states)
+    np.testing.assert_array_equal(two.actions, one.actions)
+
+
+@pytest.mark.parametrize("kind", ["dense", "shift"])
+@pytest.mark.parametrize("features", FEATURES, ids=repr)
+@pytest.mark.parametrize("policy", POLICIES, ids=repr)
+def test_every_policy_feature_and_kernel(policy, features, kind):
+    for axes, schedule in enumerate(SCHEDULES, start=1):
+        group = fleet(axes, agents=3, states=STATES, actions=ACTIONS, kind=kind, reward_axes=axes)
+        algo = fs.FedSARSA(features, policy, schedule, sync_every=7)
+        assert_same_training(algo, group, steps=30)
+
+
+@pytest.mark.parametrize("sync_every", [1, 4, 40, None])
+@pytest.mark.parametrize("radius", [None, 0.05])
+def test_every_period_with_and_without_projection(sync_every, radius):
+    group = fleet(3, agents=5, states=STATES, actions=ACTIONS)
+    algo = fs.FedSARSA(fs.ModuloFeatures(3, 2), fs.Softmax(0.5), 0.2, sync_every, radius)
+    assert_same_training(algo, group, steps=50)
+
+
+def test_weights_and_step_sizes_of_their_own():
+    group = fleet(4, agents=3, states=STATES, actions=ACTIONS)
+    steps = [0.1, fs.LinearDecay(3.0, 9.0), 0.3]
+    algo = fs.FedSARSA(fs.OneHot(), fs.Softmax(1.0), steps, 5, weights=[0.2, 0.5, 0.3])
+    assert_same_training(algo, group, steps=40)
+    decays = [fs.LinearDecay(w, 6.0) for w in (2.0, 3.0, 4.0)]
+    algo = fs.FedSARSA(fs.OneHot(), fs.Softmax(1.0), decays, 5, weights=[0.2, 0.5, 0.3])
+    assert_same_training(algo, group, steps=43)
+
+
+def test_more_actions_than_states_and_more_lanes_than_a_block():
+    group = fleet(5, agents=37, states=3, actions=11, kind="shift", reward_axes=1)
+    algo = fs.FedSARSA(fs.ModuloFeatures(2, 4), fs.Softmax(0.7), 0.2, 3)
+    assert_same_training(algo, group, steps=20, runs=3)
+
+
+def test_kernels_of_both_kinds_in_one_fleet():
+    shift = fleet(6, agents=2, states=STATES, actions=ACTIONS, kind="shift")
+    dense = fleet(7, agents=2, states=STATES, actions=ACTIONS, kind="dense", reward_axes=3)
+    algo = fs.FedSARSA(fs.ModuloFeatures(3, 2), fs.EpsilonGreedy(0.1), 0.2, 6)
+    assert_same_training(algo, fs.Fleet([*shift, *dense, shift[0]]), steps=30)
+
+
+@settings(max_examples=60)
+@given(
+    seed=st.integers(0, 2**63),
+    states=st.integers(1, 6),
+    actions=st.integers(1, 5),
+    agents=st.integers(1, 5),
+    kind=st.sampled_from(["dense", "shift"]),
+    axes=st.integers(1, 3),
+    sparse=st.booleans(),
+    policy=st.sampled_from(POLICIES[:5]),
+    tabular=st.booleans(),
+    sync_every=st.one_of(st.none(), st.integers(1, 12)),
+    step_size=st.sampled_from([0.05, 0.5, 1.0, fs.LinearDecay(8.0, 3.0)]),
+)
+def test_random_small_worlds(
+    seed, states, actions, agents, kind, axes, sparse, policy, tabular, sync_every, step_size
+):
+    options = {"states": states, "actions": actions, "kind": kind, "reward_axes": axes, "sparse": sparse}
+    group = fleet(seed, agents, **options)
+    features = fs.OneHot() if tabular else dense_features(seed, states, actions, 3)
+    algo = fs.FedSARSA(features, policy, step_size, sync_every)
+    assert_same_training(algo, group, steps=25, seed=seed)
+
+
+@settings(max_examples=40)
+@given(seed=st.integers(0, 1000), agents=st.integers(2, 6), sync_every=st.integers(1, 4))
+def test_greedy_ties_are_the_same_ties(seed, agents, sync_every):
+    # Rewards 0 and 1 and a step of 0.1: parameters of different pairs often meet exactly.
+    rng = np.random.default_rng(seed)
+    transition = np.stack([np.eye(3)[rng.permutation(3)] for _ in range(3)])
+    group = fs.Fleet(fs.FiniteMDP(transition, rng.integers(0, 2, size=(3, 3)), 0.5) for _ in range(agents))
+    algo = fs.FedSARSA(fs.OneHot(), fs.Greedy(), 0.1, sync_every)
+    assert_same_training(algo, group, steps=60, seed=seed)
+
+
+def published_parts():
+    group = fs.paper.fleet(6, states=30, actions=20)
+    return fs.FedSARSA(), group
+
+
+def test_result_does_not_depend_on_threads():
+    algo, group = published_parts()
+    one = algo.train(group, 200, runs=5, threads=1)
+    for threads in (2, 3, 8):
+        again = algo.train(group, 200, runs=5, threads=threads)
+        np.testing.assert_array_equal(again.local, one.local)
+        np.testing.assert_array_equal(again.central, one.central)
+        np.testing.assert_array_equal(again.drift, one.drift)
+
+
+def test_result_does_not_depend_on_the_runs_beside_it():
+    algo, group = published_parts()
+    many = algo.train(group, 200, runs=7)
+    few = algo.train(group, 200, runs=3)
+    np.testing.assert_array_equal(many.central[:3], few.central)
+
+
+def test_result_does_not_depend_on_the_fleets_beside_it():
+    algo, group = published_parts()
+    others = [fs.paper.fleet(n, seed=n, states=30, actions=20) for n in (2, 9, 17)]
+    alone = algo.train(group, 400, runs=4)
+    with ThreadPoolExecutor(4) as pool:
+        jobs = [pool.submit(algo.train, one, 400, 4) for one in [*others, group]]
+        beside = jobs[-1].result()
+    np.testing.assert_array_equal(beside.central, alone.central)
+
+
+def test_an_agents_first_steps_do_not_depend_on_the_size_of_the_fleet():
+    # Up to the first synchronisation an agent knows nothing of the others.
+    small, large = fs.paper.fleet(3, states=30, actions=20), fs.paper.fleet(9, states=30, actions=20)
+    algo = fs.FedSARSA(sync_every=None)
+    one, two = algo.train(small, 50, runs=2), algo.train(large, 50, runs=2)
+    np.testing.assert_array_equal(one.local, two.local[:, :3])
+
+
+def test_splitting_a_federation_by_agents_changes_nothing(monkeypatch):
+    algo, group = published_parts()
+    problem = algo.problem(group, 60, 1, 3)
+    results = []
+    for long_round in (10**9, 1):
+        monkeypatch.setattr("fedsarsa.federation.engines.cpu.LONG_ROUND", long_round)
+        engine, state = CpuEngine(problem, threads=3), first_state(problem, np.zeros(25))
+        engine.start(state)
+        seen = engine.advance(state, 60)
+        results.append((seen.central, seen.drift, state.theta, state.states))
+    for by_runs, by_agents in zip(*results, strict=True):
+        np.testing.assert_array_equal(by_agents, by_runs)
+
+
+def test_seeds_and_runs_differ():
+    algo, group = published_parts()
+    one, two = algo.train(group, 100, runs=2, seed=0), algo.train(group, 100, runs=2, seed=1)
+    assert not np.array_equal(one.final[0], one.final[1])
+    assert not np.array_equal(one.final, two.final)
