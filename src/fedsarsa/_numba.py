@@ -1,6 +1,9 @@
 """How the package compiles: without reordered sums, so that engines agree."""
 
+import hashlib
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numba
@@ -16,6 +19,15 @@ OPTIONS: dict[str, Any] = {"error_model": "numpy", "_nrt": False}
 # signed integers in arithmetic: Numba, like NumPy, turns such a sum into a float.
 U64: Any = np.uint64
 
+PACKAGE = Path(__file__).parent
+COMPILED = (
+    "_numba.py",
+    "worlds/alias.py",
+    "learning/*.py",
+    "federation/problem.py",
+    "federation/engines/*.py",
+)
+
 
 def piece(function: F) -> F:
     """Compile a piece of a kernel; it is inlined where it is called, on the CPU or on a GPU."""
@@ -25,5 +37,33 @@ def piece(function: F) -> F:
 
 def kernel(function: F) -> F:
     """Compile a function that Python calls: cached on disk, and other threads run beside it."""
-    compiled: F = numba.njit(nogil=True, cache=True, **OPTIONS)(function)
+    config: Any = numba.config
+    before = config.CACHE_DIR
+    config.CACHE_DIR = cache_folder(before)
+    try:
+        compiled: F = numba.njit(nogil=True, cache=True, **OPTIONS)(function)
+    finally:
+        config.CACHE_DIR = before
     return compiled
+
+
+def cache_folder(chosen: str) -> str:
+    """Where compiled kernels are kept: a folder per state of the sources that go into them.
+
+    Numba alone looks at the file of the kernel, and would miss a change in the pieces inlined into it.
+    The folder is in ``chosen`` (NUMBA_CACHE_DIR), else beside the code, else (an empty answer) where
+    Numba keeps the caches of a user who cannot write there.
+    """
+    base = Path(chosen) if chosen else PACKAGE / "__pycache__"
+    if not chosen and not os.access(base if base.exists() else PACKAGE, os.W_OK):
+        return ""
+    return str(base / f"fedsarsa-{fingerprint(PACKAGE)}")
+
+
+def fingerprint(package: Path) -> str:
+    """A digest of the sources that are compiled."""
+    digest = hashlib.sha256()
+    for pattern in COMPILED:
+        for path in sorted(package.glob(pattern)):
+            digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]

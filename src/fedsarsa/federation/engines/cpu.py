@@ -34,7 +34,8 @@ class CpuEngine:
         self.problem = problem
         self.threads = threads or len(os.sched_getaffinity(0))
         self.pace = 4_000_000 * self.threads
-        self.tables = tabulate(problem.fleet, problem.features, problem.policy)
+        with _announced():
+            self.tables = tabulate(problem.fleet, problem.features, problem.policy)
         cached = (
             isinstance(problem.policy, Softmax)
             and isinstance(problem.features, Aggregation)
