@@ -25,7 +25,7 @@ def pump(wear: float) -> fs.FiniteMDP:
 
 
 fleet = fs.Fleet(pump(wear) for wear in np.linspace(0.1, 0.3, 10))
-algo = fs.FedSARSA(fs.OneHot(), fs.Softmax(0.1), step_size=0.05, sync_every=20)
+algo = fs.FedSARSA(fs.OneHot(), fs.EpsilonGreedy(0.05), step_size=0.05, sync_every=20)
 history = algo.train(fleet, steps=20_000, runs=5)
 print(f"kernels differ by eps_p = {fleet.eps_p:.2f}")
 print(fs.evaluate(fleet, algo, history.final.mean("run")).to_dataframe().round(3))

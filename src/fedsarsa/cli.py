@@ -76,7 +76,7 @@ def train(
 @app.command()
 def reproduce(
     out: Out = Path("results/published"),
-    eps: Annotated[float, typer.Option(help="Level of kernel and reward heterogeneity.")] = 1.0,
+    eps: Annotated[float, typer.Option(help="Level of kernel and reward heterogeneity.")] = 0.1,
     steps: Annotated[int, typer.Option(help="Steps per agent.")] = 20_000,
     runs: Annotated[int, typer.Option(help="Runs per fleet size.")] = 10,
     seed: Annotated[int, typer.Option(help="Seed of worlds and runs.")] = 0,

@@ -31,7 +31,7 @@ class Row:
 
 def reproduce(
     out: Path,
-    eps: float = 1.0,
+    eps: float = 0.1,
     steps: int = 20_000,
     runs: int = 10,
     seed: int = 0,
