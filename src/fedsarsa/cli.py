@@ -51,8 +51,11 @@ def train(
     settings = configs.load(config)
     fleet = settings.fleet.build(config.parent)
     algo = settings.algorithm.build()
+    algo.problem(fleet, steps=1, runs=1, seed=0)  # do they fit together? before anything is written
     _files.writable_directory(out)
-    checkpoint = out / "checkpoint.nc"
+    checkpoint, result = out / "checkpoint.nc", out / "history.nc"
+    if result.exists():
+        raise ValueError(f"{result}: is there already; expected a directory without a history")
     console.print(f"{len(fleet)} agents, measured eps_p = {fleet.eps_p:.4g}, eps_r = {fleet.eps_r:.4g}")
     if checkpoint.exists():
         console.print(f"going on from {checkpoint}")
@@ -62,7 +65,7 @@ def train(
         console.print(f"{stop}; saved in {checkpoint}")
         console.print(f"go on with: fedsarsa train {config} --out {out}", highlight=False)
         raise typer.Exit(130) from None
-    history.save(out / "history.nc")
+    history.save(result)
     checkpoint.unlink(missing_ok=True)
     console.print(history)
     for run, step in enumerate(history.failed_at.values.tolist()):
@@ -70,7 +73,7 @@ def train(
             console.print(
                 f"run {run}: parameters stopped being finite at step {step}; try a smaller step size"
             )
-    console.print(f"wrote {out / 'history.nc'}")
+    console.print(f"wrote {result}")
 
 
 @app.command()

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -16,6 +17,7 @@ from pydantic import (
 )
 
 from fedsarsa._checks import nearest
+from fedsarsa.federation import engines
 from fedsarsa.federation.fedsarsa import FedSARSA
 from fedsarsa.learning import features, policies, step_sizes
 from fedsarsa.worlds import paper
@@ -231,15 +233,21 @@ class Algorithm(Section):
         )
 
 
+def check_engine(name: str) -> str:
+    """An engine's name, unchanged."""
+    engines.resolve(name)
+    return name
+
+
 class Training(Section):
     """How long, how often, with which random numbers."""
 
-    steps: int = 20_000
-    runs: int = 10
-    seed: int = 0
-    engine: str = "auto"
-    threads: int | None = None
-    record_every: int = 1
+    steps: int = Field(default=20_000, ge=1)
+    runs: int = Field(default=10, ge=1)
+    seed: int = Field(default=0, ge=0, lt=2**64)
+    engine: Annotated[str, AfterValidator(check_engine)] = "auto"
+    threads: int | None = Field(default=None, ge=1)
+    record_every: int = Field(default=1, ge=1)
 
 
 class Config(Section):
