@@ -32,6 +32,8 @@ def number(name: str, value: Any, expected: str = "a finite number") -> float:
         result = float(value)
     except (TypeError, ValueError):
         raise TypeError(f"{name} must be {expected}, got {value!r}") from None
+    if isinstance(value, bool | str | bytes):
+        raise TypeError(f"{name} must be {expected}, got {value!r}")
     if not math.isfinite(result):
         raise ValueError(f"{name} must be {expected}, got {value!r}")
     return result

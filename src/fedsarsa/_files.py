@@ -44,6 +44,14 @@ def writable_directory(path: Path) -> Path:
     """``path`` as a directory in which files can be made; made if it is not there."""
     try:
         path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OSError(f"{path}: expected a directory that can be written to, got {error}") from None
+    return check_writable(path)
+
+
+def check_writable(path: Path) -> Path:
+    """``path`` if it is a directory in which files can be made."""
+    try:
         probe = path / f".{os.getpid()}.probe"
         probe.touch()
         probe.unlink()

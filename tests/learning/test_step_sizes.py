@@ -31,6 +31,8 @@ def test_only_one_common_decay_has_an_average():
         (lambda: fs.FedSARSA(step_size=np.nan), "step_size must be a positive number, got nan"),
         (lambda: fs.FedSARSA(step_size=[0.1, -0.1]), "step_size must be a positive number, got -0.1"),
         (lambda: fs.FedSARSA(step_size="fast"), "step_size must be a positive number, got 'fast'"),
+        (lambda: fs.FedSARSA(step_size=True), "step_size must be a positive number, got True"),
+        (lambda: fs.FedSARSA(step_size=[]), r"step_size must be one or one per agent, got \[\]"),
         (lambda: fs.LinearDecay(0, 1), "w must be a positive number, got 0"),
         (lambda: fs.LinearDecay(1, -1), "a must be a positive number, got -1"),
         (

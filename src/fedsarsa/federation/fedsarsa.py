@@ -11,7 +11,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike
 
-from fedsarsa import _checks
+from fedsarsa import _checks, _files
 from fedsarsa._checks import Floats
 from fedsarsa._version import __version__
 from fedsarsa.federation import engines, training
@@ -105,6 +105,8 @@ class FedSARSA:
         record_every = _checks.integer("record_every", record_every, least=1)
         problem = self.problem(fleet, steps, runs, seed)
         start = _start(problem, theta0)
+        if checkpoint is not None:
+            _files.check_writable(Path(checkpoint).parent)
         state, seen = training.train(
             problem,
             engines.build(name, problem, threads),

@@ -89,6 +89,8 @@ StepSize = float | Schedule | Sequence[float | Schedule]
 def schedules(step_size: StepSize) -> list[Schedule]:
     """The schedules in ``step_size``: one for all agents, or one per agent."""
     many = isinstance(step_size, (list, tuple, np.ndarray))
+    if many and len(step_size) == 0:  # type: ignore[arg-type]
+        raise ValueError(f"step_size must be one or one per agent, got {step_size!r}")
     return [_schedule(one) for one in (step_size if many else [step_size])]  # type: ignore[union-attr]
 
 

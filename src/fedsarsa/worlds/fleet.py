@@ -23,6 +23,8 @@ class Fleet(Sequence[FiniteMDP]):
         distinct: dict[int, int] = {}
         kept: list[FiniteMDP] = []
         index: list[int] = []
+        if isinstance(worlds, FiniteMDP):
+            raise TypeError(f"worlds must be a sequence of FiniteMDP, got {worlds!r} itself")
         for agent, world in enumerate(worlds):
             if not isinstance(world, FiniteMDP):
                 raise TypeError(f"worlds[{agent}] must be a FiniteMDP, got {world!r}")
