@@ -1,47 +1,161 @@
-"""Solutions of the projected Bellman equation ``eq:bellman``: where SARSA tends to."""
+"""Where SARSA tends to: solutions of the projected Bellman equation ``eq:bellman``."""
+
+from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from fedsarsa import _checks
 from fedsarsa._checks import Floats
 from fedsarsa.learning.features import FeatureMap, Features
-from fedsarsa.learning.policies import Policy
-from fedsarsa.theory.stationary import stationary_distribution
+from fedsarsa.learning.policies import Policy, Softmax
+from fedsarsa.theory.operators import Operators, average, operators
+from fedsarsa.theory.sensitivity import jacobian
 from fedsarsa.worlds.finite import FiniteMDP
+from fedsarsa.worlds.fleet import Fleet
 
 RESIDUAL = 1e-10
-ITERATIONS = 1000
+# Semi-gradients are sums of terms as large as h(theta) = R + (1 + discount) ||theta||: below this share
+# of it a residual is rounding.
+ROUNDING = 1e-14
+
+PLAIN, ANDERSON, NEWTON = 60, 200, 40
+MEMORY = 8  # past iterates that Anderson acceleration combines
+HALVINGS = 30  # of a Newton step before it counts as failed
+NEWTON_DIM = 1000  # the Jacobian of more parameters takes longer than it is worth
 
 
 def fixed_point(mdp: FiniteMDP, features: Features, policy: Policy) -> Floats:
     """theta_*, (d,): E[phi(s, a) (r + discount phi(s', a')'theta - phi(s, a)'theta)] = 0.
 
-    The expectation is over the stationary distribution of the policy Gamma(theta_*) itself. Solved by
-    iterating: fix the policy, solve the linear equation. Parameters that the policy never visits stay 0.
+    The expectation is over the two-step stationary distribution of the policy Gamma(theta_*) itself.
+    Parameters that the policy never visits stay 0; ``operators(...).rank`` tells how many it visits.
+    Where there are several solutions this is one of them: the first that the iterations meet from 0.
+
+    Raises
+    ------
+    ValueError
+        No solution was found (greedy policies often have none); the message tells what was tried.
     """
-    table = features.on(mdp.states, mdp.actions)
-    theta: Floats = np.zeros(table.dim)
-    best = np.inf
-    for _ in range(ITERATIONS):
-        A, b = mean_path(mdp, table, policy.probabilities(table.values(theta)))
-        residual = float(np.linalg.norm(A @ theta + b))
-        best = min(best, residual)
-        if residual <= RESIDUAL * max(1.0, float(np.linalg.norm(b))):
-            return theta
-        theta = np.asarray(np.linalg.lstsq(A, -b, rcond=None)[0], dtype=np.float64)
-    raise ValueError(
-        f"no fixed point found for {policy!r}: {ITERATIONS} iterations of solving for a fixed policy "
-        f"left a residual of {best:.3g}, expected {RESIDUAL:g}"
-    )
+    return _Search([mdp], np.ones(1), features.on(mdp.states, mdp.actions), policy).root()
 
 
-def mean_path(mdp: FiniteMDP, features: FeatureMap, policy: Floats) -> tuple[Floats, Floats]:
-    """A-bar (d, d) and b-bar (d,) of Definition ``def:td-op`` under a fixed policy (S, A)."""
-    states, actions = mdp.states, mdp.actions
-    visits = stationary_distribution(mdp.kernel.under(policy))[:, None] * policy
-    phi = np.stack([[features.vector(s, a) for a in range(actions)] for s in range(states)])
-    expected = np.einsum("sa,sad->sd", policy, phi)  # E[phi(s, a) | s], a ~ policy
-    ahead = np.stack([mdp.kernel.expect(expected[:, k]) for k in range(features.dim)], axis=2)
-    weighted = visits[:, :, None] * phi
-    A = np.einsum("sad,sae->de", weighted, mdp.discount * ahead - phi)
-    b = np.einsum("sad,sa->d", weighted, mdp.expected_reward)
-    return A, b
+def federated_point(
+    fleet: Fleet, features: Features, policy: Policy, weights: ArrayLike | None = None
+) -> Floats:
+    """The root of the agents' mean semi-gradient, (d,): where FedSARSA really tends.
+
+    sum_i weights_i (A-bar_i theta + b-bar_i) = 0, each agent's operators under its own stationary
+    distribution with the policy Gamma(theta). The paper speaks of ``fixed_point(fleet.central())``,
+    which is another point when kernels differ: the mean of stationary distributions is not the
+    stationary distribution of the mean.
+
+    Parameters
+    ----------
+    weights : (N,), optional
+        The server's weights; 1/N unless given.
+    """
+    shares = np.full(len(fleet), 1 / len(fleet)) if weights is None else np.asarray(weights, float)
+    shares = _checks.distribution("weights", shares)
+    if shares.shape != (len(fleet),):
+        raise ValueError(f"weights must have shape ({len(fleet)},), got {shares.shape}")
+    # The same world may be many agents': its operators are computed once.
+    share = np.bincount(fleet.world_of, weights=shares, minlength=len(fleet.worlds)).astype(float)
+    return _Search(fleet.worlds, share, features.on(fleet.states, fleet.actions), policy).root()
+
+
+class _Search:
+    """The search for theta with sum_i share_i g-bar_i(theta) = 0 under the policy Gamma(theta)."""
+
+    def __init__(
+        self, worlds: Sequence[FiniteMDP], share: Floats, features: FeatureMap, policy: Policy
+    ) -> None:
+        self.worlds, self.share, self.features, self.policy = worlds, share, features, policy
+        self.reward_cap = max(world.reward_cap for world in worlds)
+        self.best: Floats = np.zeros(features.dim)
+        self.residual = np.inf
+        self.tolerance = 0.0
+
+    def root(self) -> Floats:
+        """The root that the first successful method finds."""
+        methods = {
+            f"{PLAIN} solutions for a fixed policy": self.plain,
+            f"{ANDERSON} steps of Anderson acceleration": self.anderson,
+        }
+        if isinstance(self.policy, Softmax) and self.features.dim <= NEWTON_DIM:
+            methods[f"{NEWTON} Newton steps"] = self.newton
+        for method in methods.values():
+            if method():
+                return self.best
+        raise ValueError(
+            f"no fixed point found for {self.policy!r}: {', then '.join(methods)} left a residual of "
+            f"{self.residual:.3g}, expected at most {self.tolerance:.3g}"
+            + ("" if isinstance(self.policy, Softmax) else "; policies that jump may have no fixed point")
+        )
+
+    def at(self, theta: Floats) -> Operators:
+        """The mean operators at ``theta``; remembers the best parameter seen."""
+        here = average(self.each(theta), self.share)
+        residual = float(np.linalg.norm(here.semi_gradient(theta)))
+        if residual < self.residual:
+            scale = self.reward_cap + (1 + here.discount) * float(np.linalg.norm(theta))
+            self.best, self.residual = theta, residual
+            self.tolerance = max(RESIDUAL * min(1.0, self.reward_cap), ROUNDING * scale)
+        return here
+
+    def each(self, theta: Floats) -> list[Operators]:
+        """The operators of every world at ``theta``."""
+        pi = self.policy.probabilities(self.features.values(theta))
+        return [operators(world, self.features, pi) for world in self.worlds]
+
+    @property
+    def done(self) -> bool:
+        """Whether the best parameter is a root."""
+        return self.residual <= self.tolerance
+
+    def plain(self) -> bool:
+        """Fix the policy, solve the linear equation, improve the policy."""
+        theta = self.best
+        for _ in range(PLAIN):
+            here = self.at(theta)
+            if self.done:
+                return True
+            theta = here.solve()
+        return False
+
+    def anderson(self) -> bool:
+        """The same map, from the combination of past iterates that would have moved the least."""
+        theta = self.best
+        points: list[Floats] = []
+        moves: list[Floats] = []
+        for _ in range(ANDERSON):
+            here = self.at(theta)
+            if self.done:
+                return True
+            points, moves = [*points[-MEMORY:], theta], [*moves[-MEMORY:], here.solve() - theta]
+            theta = points[-1] + moves[-1]
+            if len(points) > 1:
+                change = np.diff(np.array(moves), axis=0)
+                share = np.linalg.lstsq(change.T, moves[-1], rcond=1e-10)[0]
+                theta = theta - share @ (np.diff(np.array(points), axis=0) + change)
+        return False
+
+    def newton(self) -> bool:
+        """Newton's method from the best parameter so far, with shorter steps where full ones do not help."""
+        for _ in range(NEWTON):
+            theta, before = self.best, self.residual
+            each = self.each(theta)
+            slopes = (
+                share * jacobian(world, self.features, self.policy, theta, here)
+                for world, share, here in zip(self.worlds, self.share, each, strict=True)
+            )
+            gradient = average(each, self.share).semi_gradient(theta)
+            # Least squares: directions that are never visited have no slope, and the step none of them.
+            step = np.linalg.lstsq(np.sum(list(slopes), axis=0), -gradient, rcond=None)[0]
+            for halvings in range(HALVINGS):
+                self.at(theta + step / 2**halvings)
+                if self.residual < before:
+                    break
+            if self.done or self.residual >= before:
+                break
+        return self.done

@@ -47,13 +47,18 @@ def long_run_distribution(chain: Floats, initial: Floats) -> Floats:
 
 
 def _on_class(chain: Floats, states: NDArray[np.intp]) -> Floats:
-    """Stationary distribution of one recurrent class, zero elsewhere."""
+    """Stationary distribution of one recurrent class, zero elsewhere.
+
+    The method of Grassmann, Taksar and Heyman: elimination without a single subtraction, so every
+    probability is right to rounding, also in chains that hardly ever leave parts of their states.
+    """
     inside = chain[np.ix_(states, states)]
-    # eta (P - I) = 0 and sum(eta) = 1: one equation too many, met exactly by least squares.
-    system = np.vstack([inside.T - np.eye(len(states)), np.ones(len(states))])
-    target = np.zeros(len(states) + 1)
-    target[-1] = 1.0
-    eta = np.maximum(np.linalg.lstsq(system, target, rcond=None)[0], 0.0)
+    for k in range(len(states) - 1, 0, -1):
+        inside[:k, k] /= inside[k, :k].sum()
+        inside[:k, :k] += np.outer(inside[:k, k], inside[k, :k])
+    eta = np.ones(len(states))
+    for k in range(1, len(states)):
+        eta[k] = eta[:k] @ inside[:k, k]
     result = np.zeros(len(chain))
     result[states] = eta / eta.sum()
     return result
