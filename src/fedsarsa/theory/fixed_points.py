@@ -22,6 +22,7 @@ ROUNDING = 1e-14
 PLAIN, ANDERSON, NEWTON = 60, 200, 40
 MEMORY = 8  # past iterates that Anderson acceleration combines
 HALVINGS = 30  # of a Newton step before it counts as failed
+RESTARTS = 20
 NEWTON_DIM = 1000  # the Jacobian of more parameters takes longer than it is worth
 
 
@@ -84,6 +85,7 @@ class _Search:
         }
         if isinstance(self.policy, Softmax) and self.features.dim <= NEWTON_DIM:
             methods[f"{NEWTON} Newton steps"] = self.newton
+            methods[f"as many from each of {RESTARTS} random parameters"] = self.restarts
         for method in methods.values():
             if method():
                 return self.best
@@ -159,3 +161,15 @@ class _Search:
             if self.done or self.residual >= before:
                 break
         return self.done
+
+    def restarts(self) -> bool:
+        """Newton's method from random parameters as large as the solution for the first policy."""
+        rng = np.random.default_rng(0)
+        size = np.linalg.norm(self.at(np.zeros(self.features.dim)).solve()) / self.features.dim**0.5
+        for _ in range(RESTARTS):
+            again = _Search(self.worlds, self.share, self.features, self.policy)
+            again.at(size * rng.normal(size=self.features.dim))
+            if again.newton():
+                self.at(again.best)
+                return True
+        return False

@@ -1,0 +1,72 @@
+"""The paper's bounds for a given fleet and algorithm, each beside the exact value where there is one."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fedsarsa import _checks
+from fedsarsa._checks import Floats
+from fedsarsa.federation.fedsarsa import FedSARSA
+from fedsarsa.theory.constants import Constants, compute
+from fedsarsa.theory.error_bounds import of_errors
+from fedsarsa.theory.fixed_points import federated_point
+from fedsarsa.theory.inequality import Bound
+from fedsarsa.theory.perturbation_bounds import of_fixed_points, of_worlds
+from fedsarsa.worlds.finite import FiniteMDP
+from fedsarsa.worlds.fleet import Fleet
+
+
+@dataclass(frozen=True, eq=False)
+class Bounds:
+    """All bounds, to iterate over or to ask for by name.
+
+    Attributes
+    ----------
+    rows : tuple of Bound
+        Bounds on worlds, on fixed points, and on the error of a training.
+    curve : (T + 1,)
+        The bound of E||theta-bar_t - theta_*||^2 of Theorem ``thm``, step by step.
+    federated : (d,) or None
+        The federated point, to which the algorithm really tends.
+    """
+
+    rows: tuple[Bound, ...]
+    constants: Constants
+    curve: Floats
+    federated: Floats | None
+
+    def __iter__(self) -> Iterator[Bound]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, name: str) -> Bound:
+        found = {row.name: row for row in self.rows}
+        return found[_checks.choice("name", name, found)]
+
+
+def bounds(
+    fleet: Fleet | Sequence[FiniteMDP], algo: FedSARSA, steps: int, theta0: ArrayLike | None = None
+) -> Bounds:
+    """Every bound of the paper for a training of ``steps`` steps from ``theta0`` (0 unless given), (d,).
+
+    Where the theory does not apply, a bound says why in a sentence, and those that stand without it
+    (worlds, operators, the ball that parameters cannot leave) still apply.
+    """
+    fleet = fleet if isinstance(fleet, Fleet) else Fleet(fleet)
+    steps = _checks.integer("steps", steps, least=1)
+    dim = algo.feature_map(fleet).dim
+    start = np.zeros(dim) if theta0 is None else _checks.real_array("theta0", theta0)
+    if start.shape != (dim,):
+        raise ValueError(f"theta0 must have shape ({dim},), got {start.shape}")
+    constants = compute(fleet, algo, steps)
+    try:
+        federated: Floats | None = federated_point(fleet, algo.features, algo.policy, algo.weights)
+    except ValueError:  # the row of the federated point says that there is none
+        federated = None
+    curve, errors = of_errors(fleet, algo, constants, start, steps)
+    rows = (*of_worlds(fleet, algo, constants), *of_fixed_points(constants, federated), *errors)
+    return Bounds(rows, constants, curve, federated)

@@ -1,0 +1,240 @@
+"""Every constant of the paper's analysis for a given fleet and algorithm (Table ``tb:const``)."""
+
+import math
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from fedsarsa._checks import Floats
+from fedsarsa.federation.fedsarsa import FedSARSA
+from fedsarsa.federation.problem import Problem
+from fedsarsa.learning.features import Aggregation
+from fedsarsa.theory.assumptions import lipschitz, mixing, mixing_rate, perturbation
+from fedsarsa.theory.conditions import Condition, check
+from fedsarsa.theory.contraction import contraction
+from fedsarsa.theory.fixed_points import fixed_point
+from fedsarsa.theory.operators import operators
+from fedsarsa.theory.recursion import Scale, printed_step_limit, recursion, step_limit
+from fedsarsa.worlds.finite import FiniteMDP
+from fedsarsa.worlds.fleet import Fleet
+
+
+@dataclass(frozen=True, eq=False)
+class Constants:
+    """The paper's constants by its letters; NaN or infinite where the theory gives none.
+
+    Attributes
+    ----------
+    N, S, A, K : int
+        Agents, states, actions, and local steps per round (infinite where the server never averages).
+    R, gamma : float
+        Reward cap and discount factor (``sec:pre-mdp``).
+    eps_p, eps_r : float
+        Measured heterogeneity (Definitions ``asmp:ker-het`` and ``asmp:r-het``).
+    m, rho : float
+        ||P_pi^t(s, .) - eta_pi||_TV <= m rho^t for every agent, the central MDP and every policy
+        (Assumption ``asmp:steady``), by the Dobrushin coefficient over all state-action pairs.
+    rate : float
+        The exact rate of the slowest world under its own Gamma(theta_*): what rho could be at best.
+    sigma_prime, sigma : float
+        n + m rho^n / (1 - rho) with n = ceil(log_rho(1/m)) (``eq:sigma``), and sigma_prime + 2.
+    L : float
+        Lipschitz constant of the policy operator in total variation (Assumption ``asmp:lip``).
+    G_bar, G : float
+        Radius of the projection, and the bound of ||theta-bar_t|| it gives: 2 (2 G_bar + R) /
+        (1 - 16 alpha_0^2 K^2 gamma) (``cor:G``). Without a radius, where features are one-hot or
+        aggregate pairs: infinite, and sqrt(d) R / (1 - gamma) (the argument of ``sec:tab`` needs no more);
+        otherwise those for G_bar = R / w, as the footnote in ``sec:const-dep`` proposes.
+    H : float
+        R + (1 + gamma) G (``eq:H``).
+    Lambda : float
+        R eps_r + H sigma eps_p (``thm:fix-drift``, ``lem:grad-hetero``).
+    lam, w : float
+        The least eigenvalue of Phi (``eq:lam``), and -lambda_max(sym(A-bar)) / 2 (``eq:w``), both under
+        Gamma(theta_*^(i)) and least over the agents and the central MDP.
+    lam_each, w_each : (N + 1,)
+        The same for the central MDP and every agent.
+    visited : int
+        Dimension of the subspace of parameters that is ever visited; lam and w are its.
+    theta_star, theta_each : (d,), (N, d)
+        Fixed points of the central MDP and of every agent; None where one was not found.
+    alpha_0, alpha_last : float
+        First and last step size.
+    alpha_limit, alpha_printed : float
+        The largest constant step size that the proofs allow, and the one that ``cor:err-con`` prints.
+    tau : int
+        ceil((log alpha_last - log m) / log rho) (``eq:tau``).
+    beta : float
+        (w - 64 alpha_0) / 8, the largest constant of Young's inequality that ``sec:thm-pf`` allows; it
+        must be positive, which rules out alpha_0 = w / 64 that Table ``tb:const`` includes.
+    C_alpha : float
+        The largest alpha_{t - tau - K} / alpha_t; 1 for constant steps (``sec:thm-pf``).
+    C_drift, H_drift : float
+        2 K H (``lem:drift``) and sqrt(2 H^2 + 8 alpha_0^2 C_drift^2) (``sec:thm-pf``).
+    C_prog, C_back : float
+        2 (tau + 2K) (H + 2 alpha_0 C_drift) (``lem:v-para-prog``) and tau L C_prog (``lem:stat``).
+    C_var : float
+        4 (4 (3 + H^2 L^2 sigma^2) C_drift^2 + 4 H^2 L^2 sigma^2 C_prog^2 + H^2 C_back^2) (``lem:grad-norm``).
+    C_1, C_2, C_3, C_4 : float
+        The constants of Theorem ``thm`` (``eq:per-const``), as printed.
+    B : float
+        ((C_1 + 6/w) Lambda^2 + alpha_0 C_2 / N + alpha_0^2 C_3 + alpha_0^3 C_4) / w (``cor:err-con``).
+    conditions : tuple of Condition
+        What the theory asks, what is the case, and by how much.
+    """
+
+    N: int
+    S: int
+    A: int
+    K: float
+    R: float
+    gamma: float
+    eps_p: float
+    eps_r: float
+    m: float
+    rho: float
+    rate: float
+    sigma_prime: float
+    sigma: float
+    L: float
+    G_bar: float
+    G: float
+    H: float
+    Lambda: float
+    lam: float
+    w: float
+    lam_each: Floats
+    w_each: Floats
+    visited: int
+    theta_star: Floats | None
+    theta_each: Floats | None
+    alpha_0: float
+    alpha_last: float
+    alpha_limit: float
+    alpha_printed: float
+    tau: float
+    beta: float
+    C_alpha: float
+    C_drift: float
+    H_drift: float
+    C_prog: float
+    C_back: float
+    C_var: float
+    C_1: float
+    C_2: float
+    C_3: float
+    C_4: float
+    B: float
+    conditions: tuple[Condition, ...]
+
+    @property
+    def lambda_(self) -> float:
+        """The paper's lambda, ``lam``."""
+        return self.lam
+
+    @property
+    def applies(self) -> bool:
+        """Whether everything that the theory asks is the case."""
+        return all(condition.holds for condition in self.conditions if condition.needed)
+
+    @property
+    def scale(self) -> Scale:
+        """The constants of which those of a step are made."""
+        return Scale(self.N, self.gamma, self.m, self.rho, self.sigma, self.L, self.H, self.K, self.w)
+
+
+def constants(fleet: Fleet | Sequence[FiniteMDP], algo: FedSARSA, steps: int | None = None) -> Constants:
+    """The constants of a fleet under an algorithm, and which assumptions hold.
+
+    Parameters
+    ----------
+    steps : int, optional
+        T. Constants that depend on the last step size (tau and what follows from it) take the first
+        step size for it unless T is given.
+    """
+    result = compute(fleet if isinstance(fleet, Fleet) else Fleet(fleet), algo, steps)
+    if math.isinf(result.L):
+        warnings.warn(
+            f"{algo.policy!r} jumps where two actions tie: its Lipschitz constant is infinite, and the "
+            "paper's convergence theory does not apply",
+            stacklevel=2,
+        )
+    return result
+
+
+def compute(fleet: Fleet, algo: FedSARSA, steps: int | None = None) -> Constants:
+    """As `constants`, without its warning."""
+    problem = algo.problem(fleet, steps or 1, runs=1, seed=0)
+    alphas = np.max([schedule.at(np.arange(problem.steps)) for schedule in problem.schedules], axis=0)
+    worlds = [fleet.central(), *fleet.worlds]
+    mixed = [mixing(world.kernel) for world in worlds]
+    m, rho = max(pair[0] for pair in mixed), max(pair[1] for pair in mixed)
+    sigma_prime = perturbation(m, rho)
+    sigma = sigma_prime + 2
+    points, w_worlds, lam_worlds, visited, rate, failure = _at_fixed_points(worlds, algo, problem)
+    w = float(w_worlds.min())
+    R, gamma, alpha_0 = fleet.reward_cap, fleet.discount, float(alphas[0])
+    K = math.inf if algo.sync_every is None else float(algo.sync_every)
+    G_bar, G = _parameter_bound(problem, R, gamma, alpha_0 * K, w)
+    H = R + (1 + gamma) * G
+    Lambda = R * fleet.eps_r + (H * sigma * fleet.eps_p if fleet.eps_p > 0 else 0.0)
+    scale = Scale(len(fleet), gamma, m, rho, sigma, lipschitz(algo.policy, fleet.actions), H, K, w)
+    step = recursion(scale, alphas, repaired=False)
+    floor = float(step.additive(np.array(alpha_0), Lambda, len(fleet))) / alpha_0
+    agents = np.concatenate([[0], 1 + fleet.world_of])  # the central MDP, then every agent's world
+    return Constants(
+        **{name: getattr(scale, name) for name in ("N", "m", "rho", "sigma", "L", "H", "K", "w")},
+        **{f.name: getattr(step, f.name) for f in fields(step) if f.name != "start"},
+        S=fleet.states,
+        A=fleet.actions,
+        R=R,
+        gamma=gamma,
+        eps_p=fleet.eps_p,
+        eps_r=fleet.eps_r,
+        rate=rate,
+        sigma_prime=sigma_prime,
+        G_bar=G_bar,
+        G=G,
+        Lambda=Lambda,
+        lam=float(lam_worlds.min()),
+        lam_each=lam_worlds[agents],
+        w_each=w_worlds[agents],
+        visited=visited,
+        theta_star=None if points is None else points[0],
+        theta_each=None if points is None else points[agents[1:]],
+        alpha_0=alpha_0,
+        alpha_last=float(alphas[-1]),
+        alpha_limit=step_limit(scale),
+        alpha_printed=printed_step_limit(scale),
+        B=(floor + 6 / w * Lambda * Lambda) / w if w > 0 else math.inf,
+        conditions=check(problem, alphas, scale, G_bar, points, visited, failure),
+    )
+
+
+def _at_fixed_points(
+    worlds: list[FiniteMDP], algo: FedSARSA, problem: Problem
+) -> tuple[Floats | None, Floats, Floats, int, float, str]:
+    """Fixed points (W, d), w and lambda there, visited dimension, slowest mixing rate, and what failed."""
+    features, policy = problem.features, algo.policy
+    try:
+        points = np.array([fixed_point(world, algo.features, policy) for world in worlds])
+        policies = [policy.probabilities(features.values(theta)) for theta in points]
+        each = [operators(world, features, pi) for world, pi in zip(worlds, policies, strict=True)]
+    except ValueError as error:  # no fixed point, or more than one recurrent class
+        unknown = np.full(len(worlds), math.nan)
+        return None, unknown, unknown, features.dim, math.nan, str(error)
+    rates = [mixing_rate(world.kernel.under(one.policy)) for world, one in zip(worlds, each, strict=True)]
+    return points, *contraction(each), max(rates), ""
+
+
+def _parameter_bound(problem: Problem, R: float, gamma: float, local: float, w: float) -> tuple[float, float]:
+    """G-bar and G; ``local`` is alpha_0 K."""
+    if problem.radius is None and isinstance(problem.features, Aggregation):
+        # Every parameter is a mean of returns: |theta_j| <= R / (1 - gamma) stays true, projection or not.
+        bound = math.sqrt(problem.features.dim) * R / (1 - gamma)
+        return math.inf, bound
+    G_bar = problem.radius if problem.radius is not None else R / w if w > 0 else math.inf
+    rest = 1 - 16 * local * local * gamma
+    return G_bar, 2 * (2 * G_bar + R) / rest if rest > 0 else math.inf

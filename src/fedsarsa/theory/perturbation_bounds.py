@@ -1,0 +1,141 @@
+"""Bounds on how far worlds, their operators and their fixed points lie apart."""
+
+import math
+
+import numpy as np
+from scipy.spatial.distance import pdist
+
+from fedsarsa._checks import Floats
+from fedsarsa.federation.fedsarsa import FedSARSA
+from fedsarsa.theory.constants import Constants
+from fedsarsa.theory.inequality import FIXED, MIXING, SMOOTH, Bound, failing, stated
+from fedsarsa.theory.operators import Operators, operators
+from fedsarsa.worlds.fleet import Fleet
+
+# Norms of the differences of all pairs of A-bar are computed up to this many parameters.
+PAIRS_DIM = 200
+
+
+def of_worlds(fleet: Fleet, algo: FedSARSA, c: Constants) -> list[Bound]:
+    """Lemmas ``lem:distri-hetero``, ``lem:td-hetero`` and ``lem:grad-hetero``, and equation ``eq:w``.
+
+    Exact values are those at theta_* (at 0 where there is none), largest over all pairs of agents, the
+    central MDP among them.
+    """
+    features = algo.feature_map(fleet)
+    theta = np.zeros(features.dim) if c.theta_star is None else c.theta_star
+    pi = algo.policy.probabilities(features.values(theta))
+    fails = failing(c, MIXING)
+    each: list[Operators] | None = None
+    try:
+        each = [operators(world, features, pi) for world in (fleet.central(), *fleet.worlds)]
+    except ValueError as error:  # more than one recurrent class
+        fails = fails or f"does not apply: {error}"
+    apart = [None] * 3 if each is None else _apart(each)
+    drift = None
+    if each is not None and c.theta_star is not None:
+        counts = np.bincount(fleet.world_of, minlength=len(fleet.worlds)) / len(fleet)
+        drift = float(np.linalg.norm(counts @ [one.semi_gradient(theta) for one in each[1:]]))
+    spread = _scaled(c.sigma, c.eps_p)
+    return [
+        stated(
+            "lem:distri-hetero",
+            _scaled(c.sigma_prime, c.eps_p),
+            apart[0],
+            "stationary distributions of pairs differ by at most sigma' eps_p in total variation",
+            fails,
+        ),
+        stated(
+            "lem:td-hetero A",
+            (1 + c.gamma) * spread,
+            apart[1],
+            "mean-path matrices differ by at most (1 + gamma) sigma eps_p",
+            fails,
+        ),
+        stated(
+            "lem:td-hetero b",
+            c.R * (c.eps_r + spread),
+            apart[2],
+            "mean-path vectors differ by at most R (eps_r + sigma eps_p)",
+            fails,
+        ),
+        stated(
+            "lem:grad-hetero",
+            c.Lambda,
+            drift,
+            "at theta_* the agents' mean semi-gradient is at most Lambda",
+            fails or _outside(c, theta),
+        ),
+        stated(
+            "eq:w",
+            math.inf if not c.lam > 0 else 2 / ((1 - c.gamma) * c.lam),
+            1 / c.w if c.w > 0 else None,
+            "1/w is at most 2 / ((1 - gamma) lambda)",
+            failing(c, FIXED),
+        ),
+    ]
+
+
+def of_fixed_points(c: Constants, federated: Floats | None) -> list[Bound]:
+    """Theorem ``thm:fix-drift``, and what its argument says of the federated point.
+
+    The sharp forms use the norm of the fixed points for G, and keep 2w - L H sigma where the paper
+    rounds it down to w: they stand as long as L H sigma is below 2w.
+    """
+    exact = away = None
+    largest = math.nan
+    if c.theta_star is not None and c.theta_each is not None:
+        points = np.vstack([c.theta_star, c.theta_each])
+        exact = float(pdist(points).max())
+        largest = float(np.linalg.norm(points, axis=1).max())
+        if federated is not None:
+            away = float(np.linalg.norm(federated - c.theta_star))
+            largest = max(largest, float(np.linalg.norm(federated)))
+    loose = c.Lambda / c.w if c.w > 0 else math.inf
+    sharp, missing = _sharp(c, largest)
+    fails = failing(c, SMOOTH)
+    if not fails and largest > c.G:
+        fails = f"does not apply: a fixed point has norm {largest:.4g}, beyond G = {c.G:.4g} (sec:const)"
+    missing = failing(c, FIXED) or missing
+    lost = "" if federated is not None else "does not apply: no federated point was found"
+    says = "fixed points of agents and central MDP differ by at most"
+    tends = "the federated point is from theta_* at most"
+    return [
+        stated("thm:fix-drift", loose, exact, f"{says} Lambda / w", fails),
+        stated("thm:fix-drift sharp", sharp, exact, f"{says} Lambda / (2w - L H sigma)", missing),
+        stated("federated point", loose, away, f"{tends} Lambda / w", lost or fails),
+        stated("federated point sharp", sharp, away, f"{tends} Lambda / (2w - L H sigma)", lost or missing),
+    ]
+
+
+def _sharp(c: Constants, largest: float) -> tuple[float, str]:
+    H = c.R + (1 + c.gamma) * largest
+    room = 2 * c.w - _scaled(H * c.sigma, c.L)
+    if not room > 0:
+        return math.inf, f"does not apply: L H sigma must be below 2w = {2 * c.w:.3g} (lem:des-dir)"
+    return (c.R * c.eps_r + _scaled(H * c.sigma, c.eps_p)) / room, ""
+
+
+def _apart(each: list[Operators]) -> list[float | None]:
+    """The largest distances of mu (total variation), A-bar (spectral norm) and b-bar of all pairs."""
+    if len(each) == 1:
+        return [0.0, 0.0, 0.0]
+    mu = float(pdist(np.array([one.mu.ravel() for one in each]), "cityblock").max())
+    b = float(pdist(np.array([one.b for one in each])).max())
+    if each[0].dim > PAIRS_DIM:
+        return [mu, None, b]
+    matrices = np.array([one.A for one in each])
+    A = max(float(np.linalg.norm(matrices[i:] - one, 2, axis=(1, 2)).max()) for i, one in enumerate(matrices))
+    return [mu, A, b]
+
+
+def _outside(c: Constants, theta: Floats) -> str:
+    norm = float(np.linalg.norm(theta))
+    if norm <= c.G:
+        return ""
+    return f"does not apply: theta_* has norm {norm:.4g}, beyond G = {c.G:.4g} (sec:const)"
+
+
+def _scaled(factor: float, amount: float) -> float:
+    """factor * amount, zero where the amount is zero and the factor infinite."""
+    return factor * amount if amount > 0 else 0.0
