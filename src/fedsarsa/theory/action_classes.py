@@ -1,0 +1,188 @@
+"""Worlds seen through classes of actions: actions that share features and are chosen alike are one.
+
+``ModuloFeatures(5, 5)`` has 5 classes, however many actions there are. Arrays over pairs are (C, S, .) with C
+classes; where no two actions are alike, classes are the actions themselves.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedsarsa._checks import Floats
+from fedsarsa.learning.features import Aggregation, FeatureMap
+from fedsarsa.learning.policies import FixedPolicy, Policy, Softmax
+from fedsarsa.theory.stationary import stationary_distribution
+from fedsarsa.worlds.finite import FiniteMDP
+
+
+@dataclass(frozen=True, eq=False)
+class Classes:
+    """Actions grouped into classes that share features and policy.
+
+    Attributes
+    ----------
+    of : (A,) int
+        Class of each action.
+    share : (A, S)
+        Probability of an action within its class, whatever the parameter.
+    phi : (C, S, d)
+        Features of a class.
+    slope : float
+        beta in d pi(c|s) = beta pi(c|s) (phi(s, c) - E[phi | s])'d theta: 1/temperature; 0 for a fixed one.
+    """
+
+    features: FeatureMap
+    policy: Policy
+    of: NDArray[np.int64]
+    share: Floats
+    phi: Floats
+    slope: float
+
+    @cached_property
+    def member(self) -> Floats:
+        """Which action is in which class, (A, C)."""
+        return np.eye(len(self.phi))[self.of]
+
+    def at(self, theta: Floats) -> "Point":
+        """Policy and values at a parameter, the same in every world."""
+        actions, states = self.share.shape
+        pi = np.broadcast_to(self.policy.probabilities(self.features.values(theta)), (states, actions))
+        return Point(self.phi, theta, np.ascontiguousarray((pi @ self.member).T), self.slope)
+
+
+def classes(features: FeatureMap, policy: Policy, states: int, actions: int) -> Classes:
+    """The classes of actions of a feature map and a policy."""
+    if not isinstance(policy, Softmax | FixedPolicy):
+        raise ValueError(
+            f"policy must change smoothly with the parameter (Softmax or FixedPolicy) for its error to be "
+            f"predicted, got {policy!r}: the semi-gradient has no Jacobian, and a fixed point may not exist"
+        )
+    if isinstance(features, Aggregation):
+        of, width = features.columns, features.width
+        phi = np.zeros((width, states, features.dim))
+        for c in range(width):
+            phi[c, np.arange(states), features.rows * width + c] = 1.0
+    else:
+        of, phi = np.arange(actions), np.ascontiguousarray(np.moveaxis(features.table, 1, 0))
+    start = np.broadcast_to(policy.probabilities(np.zeros((states, actions))), (states, actions))
+    total = (start @ np.eye(len(phi))[of])[:, of]
+    share = np.divide(start, total, out=np.zeros_like(total), where=total > 0).T
+    slope = 1 / policy.temperature if isinstance(policy, Softmax) else 0.0
+    return Classes(features, policy, of, share, phi, slope)
+
+
+@dataclass(frozen=True, eq=False)
+class Dynamics:
+    """A world as its classes of actions see it.
+
+    Attributes
+    ----------
+    kernel : (C, S, S)
+        P(s' | s, c).
+    reward, reward_square : (C, S)
+        E[r | s, c] and E[r^2 | s, c].
+    rewarded : (C, S, S) or None
+        E[r; s' | s, c]; None where the reward is known from (s, c) and this is their product.
+    """
+
+    kernel: Floats
+    reward: Floats
+    reward_square: Floats
+    rewarded: Floats | None
+    discount: float
+    initial: Floats
+
+    def expect_paid(self, values: Floats, expected: Floats) -> Floats:
+        """E[r X(s') | s, c], (C, S, k), for X = ``values`` (S, k) with E[X(s') | s, c] = ``expected``."""
+        if self.rewarded is None:
+            return self.reward[..., None] * expected
+        paid: Floats = self.rewarded @ values
+        return paid
+
+    def flow_paid(self, weights: Floats) -> Floats:
+        """sum over (s, c) of weights(s, c) E[r; s' | s, c], (S, k), for ``weights`` (C, S, k)."""
+        if self.rewarded is None:
+            return flow(self.kernel, self.reward[..., None] * weights)
+        return flow(self.rewarded, weights)
+
+
+def dynamics(mdp: FiniteMDP, classes: Classes) -> Dynamics:
+    """The dynamics of a world, actions averaged over their class; it must have one recurrent class."""
+    count, states = len(classes.phi), mdp.states
+    start = classes.at(np.zeros(classes.phi.shape[2])).pi
+    kernel = np.zeros((count, states, states))
+    first, second = np.zeros((2, count, states))
+    known = mdp.reward.ndim == 1 or (mdp.reward.ndim == 2 and count == mdp.actions)
+    rewarded = None if known else np.zeros_like(kernel)
+    for action, c in enumerate(classes.of):
+        moves = classes.share[action][:, None] * mdp.kernel.matrix(action)
+        reward = mdp.reward if mdp.reward.ndim == 1 else mdp.reward[:, action]
+        reward = reward if reward.ndim == 2 else reward[:, None]
+        paid = moves * reward
+        kernel[c] += moves
+        first[c] += paid.sum(axis=1)
+        second[c] += (paid * reward).sum(axis=1)
+        if rewarded is not None:
+            rewarded[c] += paid
+    # Softmax and fixed policies reach the same states whatever the parameter: one look is enough.
+    stationary_distribution(np.einsum("as,ast->st", start, kernel))
+    return Dynamics(kernel, first, second, rewarded, mdp.discount, mdp.initial)
+
+
+@dataclass(frozen=True, eq=False)
+class Point:
+    """Policy and values at a parameter."""
+
+    phi: Floats
+    theta: Floats
+    pi: Floats  # (C, S)
+    slope: float
+
+    @cached_property
+    def q(self) -> Floats:
+        """Q(s, c), (C, S)."""
+        values: Floats = self.phi @ self.theta
+        return values
+
+    @cached_property
+    def value(self) -> Floats:
+        """V(s) = E[Q(s, c) | s], (S,)."""
+        return np.asarray((self.pi * self.q).sum(axis=0))
+
+    @cached_property
+    def ahead(self) -> Floats:
+        """E[phi(s, c) | s], (S, d)."""
+        return per_state(self.pi, self.phi)
+
+    @cached_property
+    def dpi(self) -> Floats:
+        """Gradient of pi(c|s) in the parameter, (C, S, d)."""
+        return self.slope * self.pi[..., None] * (self.phi - self.ahead)
+
+    @cached_property
+    def dvalue(self) -> Floats:
+        """Gradient of V(s) in the parameter, (S, d)."""
+        return per_state(self.q, self.dpi) + self.ahead
+
+
+def per_state(weights: Floats, pairs: Floats) -> Floats:
+    """sum over classes of weights(c, s) pairs(c, s, .), (S, k)."""
+    total: Floats = np.einsum("cs,csk->sk", weights, pairs)
+    return total
+
+
+def moment(weights: Floats, left: Floats, right: Floats) -> Floats:
+    """sum over pairs of weights left right', (k, l), for ``left`` (C, S, k) and ``right`` (C, S, l)."""
+    product: Floats = (weights[..., None] * left).reshape(-1, left.shape[2]).T @ right.reshape(
+        -1, right.shape[2]
+    )
+    return product
+
+
+def flow(kernel: Floats, weights: Floats) -> Floats:
+    """sum over pairs of weights(c, s, .) kernel(c, s, s'), (S, k)."""
+    states, width = kernel.shape[2], weights.shape[2]
+    arrived: Floats = kernel.reshape(-1, states).T @ weights.reshape(-1, width)
+    return arrived

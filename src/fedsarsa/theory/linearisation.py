@@ -1,0 +1,214 @@
+"""One world around one parameter: mean-path semi-gradient, its Jacobian, and the noise around it.
+
+SARSA is a stochastic approximation driven by the chain of pairs x = (s, a), whose law depends on the
+parameter. What decides its error, beside the mean-path semi-gradient, are
+
+- the Jacobian J of g-bar, in which policy and stationary distribution move with the parameter;
+- the long-run covariance Sigma = C_0 + sum_k (C_k + C_k') of the semi-gradient noise, lags included;
+- and, one order in the step size higher, the *memory* (the parameter and the pair it was just updated
+  from are correlated) and the *curvature* (g-bar is not linear, and the parameter is spread).
+
+All of them follow from the Poisson equation U - P_pi U = h - g-bar on *states*, h(s) = E[g | s]: pairs are
+reached through U alone, and no (S A) x (S A) matrix is built.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import lu_factor, lu_solve
+
+from fedsarsa._checks import Floats
+from fedsarsa.theory.action_classes import Dynamics, Point, flow, moment, per_state
+
+
+@dataclass(frozen=True, eq=False)
+class Poisson:
+    """The chain of states under a policy, factorised: B = I - P + 1 1'/S.
+
+    B x = y solves (I - P) x = y for every y of stationary mean zero, and x'B = y' solves x'(I - P) = y' for
+    every y that sums to zero.
+    """
+
+    chain: Floats
+    factors: tuple[Floats, NDArray[np.int32]]
+
+    @cached_property
+    def eta(self) -> Floats:
+        """The stationary distribution, (S,)."""
+        states = len(self.chain)
+        eta = np.maximum(lu_solve(self.factors, np.full(states, 1 / states), trans=1), 0.0)
+        return np.asarray(eta / eta.sum())
+
+    @property
+    def relaxation(self) -> float:
+        """Relaxation time, max of 1 / |1 - lambda| over the eigenvalues but the one at 1; in steps."""
+        distance = np.sort(np.abs(1 - np.linalg.eigvals(self.chain)))
+        return float(1 / distance[1]) if len(distance) > 1 else 1.0
+
+    def values(self, rewards: Floats) -> Floats:
+        """U - P U = rewards, (S, k), of stationary mean zero as ``rewards`` are."""
+        solution = lu_solve(self.factors, rewards)
+        return np.asarray(solution - self.eta @ solution)
+
+    def visits(self, weights: Floats) -> Floats:
+        """X - P'X = weights, (S, k), for ``weights`` that sum to zero: sum over all times of P'^l weights."""
+        return np.asarray(lu_solve(self.factors, weights, trans=1))
+
+
+def poisson(chain: Floats) -> Poisson:
+    """A transition matrix (S, S) with one recurrent class, factorised."""
+    return Poisson(chain, lu_factor(np.eye(len(chain)) - chain + 1 / len(chain)))
+
+
+@dataclass(frozen=True, eq=False)
+class Linearisation:
+    """A world at a parameter.
+
+    Attributes
+    ----------
+    g : (d,)
+        Mean-path semi-gradient g-bar(theta), Definition ``def:semi-grad``.
+    J : (d, d)
+        Its Jacobian.
+    mu : (C, S)
+        Stationary distribution of pairs.
+    error : (C, S)
+        Mean TD error of a pair.
+    derror : (C, S, d)
+        Its gradient in the parameter.
+    U, ahead, onward : (S, d), (C, S, d), (C, S, d)
+        The Poisson solution; E[U(s') | s, c]; E[g | s, c] + E[U(s') | s, c].
+    """
+
+    world: Dynamics
+    point: Point
+    states: Poisson
+    g: Floats
+    J: Floats
+    mu: Floats
+    error: Floats
+    derror: Floats
+    U: Floats
+    ahead: Floats
+    onward: Floats
+
+    @property
+    def gram(self) -> Floats:
+        """Phi = E[phi phi'], (d, d)."""
+        return moment(self.mu, self.point.phi, self.point.phi)
+
+    @cached_property
+    def square_error(self) -> Floats:
+        """E[delta^2 | s, c], (C, S), of the TD error delta = r + discount Q(x') - Q(x)."""
+        world, q, discount = self.world, self.point.q, self.world.discount
+        value, square = self.point.value, (self.point.pi * self.point.q**2).sum(axis=0)
+        expected = world.kernel @ value
+        paid = world.expect_paid(value[:, None], expected[..., None])[..., 0]
+        now = world.reward_square - 2 * world.reward * q + q**2
+        both: Floats = now + 2 * discount * (paid - q * expected) + discount**2 * (world.kernel @ square)
+        return both
+
+    @cached_property
+    def noise(self) -> Floats:
+        """Sigma, (d, d): the long-run covariance of the semi-gradient noise, all lags included.
+
+        g - g-bar = xi + u(x) - u(x'), with u the Poisson solution on pairs and xi a martingale difference:
+        sums of g - g-bar have the covariance of sums of xi, and Sigma = E[xi xi'].
+        """
+        world, point, phi = self.world, self.point, self.point.phi
+        pairs = self.onward - self.g  # u(s, c)
+        scored = per_state(point.pi * point.q, pairs)
+        # E[delta u(x') | s, c]
+        cross = world.expect_paid(self.U, self.ahead) - point.q[..., None] * self.ahead
+        cross += world.discount * (world.kernel @ scored)
+        mixed = moment(self.mu, phi, cross)
+        return (
+            moment(self.mu * self.square_error, phi, phi)
+            + (mixed + mixed.T)
+            + moment(self.mu, pairs, pairs)
+            - moment(self.mu, self.onward, self.onward)
+        )
+
+    @property
+    def instant_noise(self) -> Floats:
+        """C_0, (d, d): the covariance of one semi-gradient."""
+        return moment(self.mu * self.square_error, self.point.phi, self.point.phi) - np.outer(self.g, self.g)
+
+    def shaken(self, spread: Floats) -> Floats:
+        """Noise that a parameter's covariance V = ``spread`` adds: E[A V A'] - A-bar V A-bar', (d, d)."""
+        world, phi = self.world, self.point.phi
+        ahead = world.kernel @ self.point.ahead
+        turned = phi @ spread
+        square = (turned * phi).sum(axis=2)
+        size = square - 2 * world.discount * (turned * ahead).sum(axis=2)
+        size += world.discount**2 * (world.kernel @ (self.point.pi * square).sum(axis=0))
+        A = moment(self.mu, phi, world.discount * ahead - phi)
+        return moment(self.mu * size, phi, phi) - A @ spread @ A.T
+
+    def memory(self, weight: float, period: int) -> Floats:
+        """Drift per step and per unit of step size that the correlation of theta and x causes, (d,).
+
+        It is E[Du(x') (g - g-bar)], u the Poisson solution on pairs, less what each synchronisation (every
+        ``period`` steps, own ``weight``) takes back of the last updates. A single agent has weight 1.
+        """
+        point, world, pi = self.point, self.world, self.point.pi[..., None]
+        marked = self.mu[..., None] * point.phi
+        inflow = flow(world.kernel, marked)
+        paid = world.flow_paid(marked) - flow(world.kernel, point.q[..., None] * marked)
+        # Sum over x of mu(x) P(x' | x) (g(x, x') - g-bar), then the same at all later lags together.
+        arrived = pi * (
+            paid + world.discount * point.q[..., None] * inflow - self.states.eta[:, None] * self.g
+        )
+        later = self.states.visits(flow(world.kernel, arrived))
+        lost = (1 - weight) / period
+        beyond = np.linalg.matrix_power(self.states.chain.T, period - 1) @ later
+        kept = (1 - lost) * arrived - lost * pi * (later - beyond)
+        after = self.states.visits(flow(world.kernel, kept))
+        held = (self.derror * (kept + pi * after)).sum(axis=2)
+        turned = (point.dpi * after).sum(axis=2)
+        drift: Floats = np.tensordot(held, point.phi, 2) + np.tensordot(turned, self.onward, 2)
+        return drift
+
+    def curvature(self, spread: Floats) -> Floats:
+        """Half the second derivative of g-bar along a parameter's covariance ``spread`` (d, d), (d,)."""
+        point, world, eta = self.point, self.world, self.states.eta
+        if point.slope == 0:
+            return np.zeros_like(self.g)
+        values, vectors = np.linalg.eigh(spread)
+        root = vectors * np.sqrt(np.maximum(values, 0.0))  # directions k
+        along = np.moveaxis(point.phi @ root, 2, 0)  # (k, C, S)
+        centred = point.slope * (along - (point.pi * along).sum(axis=1, keepdims=True))
+        first = point.pi * centred
+        second = (first * centred).sum(axis=0)
+        second -= point.pi * second.sum(axis=0)  # the second derivatives of pi, summed over k
+        derror = np.moveaxis(self.derror @ root, 2, 0)
+        d2value = (second * point.q).sum(axis=0) + 2 * (first * along).sum(axis=(0, 1))
+        d2error = world.discount * (world.kernel @ d2value)
+        # E[g | s] bends through the policy and the TD error, ...
+        bent = second * self.error + 2 * (first * derror).sum(axis=0) + point.pi * d2error
+        moved = np.einsum("kcs,csd->ksd", first * self.error + point.pi * derror, point.phi)
+        # ... and the chain moves its stationary law: d eta = eta dP Z, d2 eta = (2 d eta dP + eta d2P) Z.
+        deta = self.states.visits(np.tensordot(eta * first, world.kernel, 2).T).T
+        total = eta @ per_state(bent, point.phi) + 2 * np.einsum("ks,ksd->d", deta, moved)
+        total += np.tensordot(eta * second + 2 * (deta[:, None] * first).sum(axis=0), self.ahead, 2)
+        return np.asarray(total / 2)
+
+
+def linearise(world: Dynamics, point: Point) -> Linearisation:
+    """A world at a parameter."""
+    discount, phi = world.discount, point.phi
+    states = poisson(np.einsum("cs,cst->st", point.pi, world.kernel))
+    eta = states.eta
+    mu = point.pi * eta
+    error = world.reward + discount * (world.kernel @ point.value) - point.q
+    derror = discount * (world.kernel @ point.dvalue) - phi
+    here = phi * error[..., None]
+    h = per_state(point.pi, here)
+    g = eta @ h
+    U = states.values(h - g)
+    ahead = world.kernel @ U
+    onward = here + ahead
+    J = moment(mu, phi, derror) + moment(np.broadcast_to(eta, mu.shape), onward, point.dpi)
+    return Linearisation(world, point, states, g, J, mu, error, derror, U, ahead, onward)

@@ -1,0 +1,200 @@
+"""The error curve to expect, before training.
+
+The squared error of the central parameter is, on average, the squared error of its mean plus its variance.
+The mean follows the agents' average mean-path semi-gradient from theta_0 to (nearly) the federated point; the
+variance is that of a stochastic approximation with Markovian noise. Both are computed from the fleet alone,
+to second order in the step size. The order of the effects, for a step size alpha and K local steps:
+
+- *transient*: the mean's way, K local steps composed exactly around each point of it;
+- *bias*: heterogeneity moves the federated point away from the reference. Within a round agents drift towards
+  their own fixed points, which moves it further (order alpha K), as do memory and curvature (order alpha);
+- *variance*: order alpha / N, from the long-run covariance of the semi-gradient noise.
+"""
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+import xarray as xr
+from numpy.typing import ArrayLike
+from scipy.interpolate import PchipInterpolator
+
+from fedsarsa import _checks
+from fedsarsa._checks import Floats
+from fedsarsa.federation.fedsarsa import FedSARSA
+from fedsarsa.federation.problem import Problem
+from fedsarsa.theory.courses import Course, apart, build_field, together
+from fedsarsa.theory.fixed_points import fixed_point
+from fedsarsa.theory.linearisation import linearise
+from fedsarsa.theory.rounds import Field
+from fedsarsa.worlds.fleet import Fleet
+
+# Step size x relaxation time of the chain beyond which a prediction carries a warning: the parameter then
+# moves while the chain forgets, and orders beyond the second count. Tests measure what this value is worth.
+SLOW = 0.3
+
+
+@dataclass(frozen=True, eq=False)
+class Prediction:
+    """What training will look like on average.
+
+    Attributes
+    ----------
+    data : xarray.Dataset over ``t``
+        At t = 0 and at every synchronisation: ``mse``, the mean of ||theta-bar_t - reference||^2, and its
+        parts ``transient`` (signed; fades) and ``variance``; mse = transient + bias + variance.
+    bias : float
+        Squared distance to the reference of the point at which the mean settles.
+    floor : float
+        Where the error ends: bias plus the variance that remains (none when step sizes vanish).
+    point : (d,)
+        Where the mean of the central parameter settles.
+    federated_point : (d,)
+        Root of the agents' averaged mean-path semi-gradients: ``point`` for vanishing step sizes.
+    covariance : (d, d)
+        Of the central parameter after the last of ``t``.
+    slowness : float
+        Largest step size times relaxation time of the slowest chain; beyond ``SLOW`` there is a warning.
+    warnings : tuple of str
+        Why the prediction may be off; empty when all is well.
+    """
+
+    data: xr.Dataset
+    reference: Floats
+    bias: float
+    floor: float
+    point: Floats
+    federated_point: Floats
+    covariance: Floats
+    slowness: float
+    warnings: tuple[str, ...]
+
+    @property
+    def mse(self) -> xr.DataArray:
+        """Mean of ||theta-bar_t - reference||^2, over t."""
+        return self.data["mse"]
+
+    @property
+    def transient(self) -> xr.DataArray:
+        """Squared error of the mean less ``bias``, over t."""
+        return self.data["transient"]
+
+    @property
+    def variance(self) -> xr.DataArray:
+        """Trace of the central parameter's covariance, over t."""
+        return self.data["variance"]
+
+    def __repr__(self) -> str:
+        noted = f", {len(self.warnings)} warnings" if self.warnings else ""
+        return (
+            f"Prediction(t = 0 .. {int(self.data.t[-1])}, mse {float(self.mse[0]):.4g} -> "
+            f"{float(self.mse[-1]):.4g}, floor {self.floor:.4g} with bias {self.bias:.4g}{noted})"
+        )
+
+
+def predict(
+    fleet: Fleet,
+    algo: FedSARSA,
+    steps: int,
+    reference: ArrayLike | None = None,
+    theta0: ArrayLike | None = None,
+) -> Prediction:
+    """The error curve to expect of ``algo.train(fleet, steps)``, without training.
+
+    Parameters
+    ----------
+    reference : (d,), optional
+        The parameter to which errors are measured: agent 0's fixed point unless given.
+    theta0 : (d,), optional
+        Where training starts, 0 unless given.
+
+    Returns
+    -------
+    Prediction
+        Without synchronisation (``sync_every=None``) its times are 0 and ``steps``, and the central parameter
+        is the plain average of independent learners.
+
+    Raises
+    ------
+    ValueError
+        The policy is not smooth, a chain is not ergodic, there are too many parameters, or the step size is
+        so large that parameters diverge.
+    """
+    fleet = fleet if isinstance(fleet, Fleet) else Fleet(fleet)
+    problem = algo.problem(fleet, steps, runs=1, seed=0)
+    dim = problem.features.dim
+    start = np.zeros(dim) if theta0 is None else _vector("theta0", theta0, dim)
+    target = None if reference is None else _vector("reference", reference, dim)
+    field = build_field(problem)
+    target = fixed_point(fleet[0], algo.features, algo.policy) if target is None else target
+    run = apart if problem.sync_every is None else together
+    course = run(problem, algo, field, start)
+    squared = ((course.mean - target) ** 2).sum(axis=1)
+    bias = float(((course.point - target) ** 2).sum())
+    curves = {"mse": squared + course.variance, "transient": squared - bias, "variance": course.variance}
+    slowness = _slowness(problem, field, course.point)
+    notes = [*_slow_note(slowness), *_radius_note(problem.radius, course)]
+    for note in notes:
+        warnings.warn(note, stacklevel=2)
+    return Prediction(
+        data=xr.Dataset(
+            {name: ("t", _between(course, curve)) for name, curve in curves.items()},
+            coords={"t": course.every * np.arange(course.rounds[-1] + 1)},
+        ),
+        reference=target,
+        bias=bias,
+        floor=bias + course.remaining,
+        point=course.point,
+        federated_point=course.root,
+        covariance=course.covariance,
+        slowness=slowness,
+        warnings=tuple(notes),
+    )
+
+
+def _between(course: Course, curve: Floats) -> Floats:
+    """A curve after every round, from its values after some of them."""
+    if len(course.rounds) == 1:
+        return curve
+    return np.asarray(PchipInterpolator(course.rounds, curve)(np.arange(course.rounds[-1] + 1)))
+
+
+def _slowness(problem: Problem, field: Field, theta: Floats) -> float:
+    """Largest step size times relaxation time of the slowest chain under the policy at ``theta``."""
+    point, who = field.classes.at(theta), field.members
+    times = np.arange(problem.steps)
+    largest = np.array([schedule.at(times).max() for schedule in problem.schedules])
+    relaxation = {
+        w: linearise(field.worlds[w], point).states.relaxation for w in np.unique(who.world).tolist()
+    }
+    return float(
+        max(largest[s] * relaxation[w] for w, s in zip(who.world.tolist(), who.schedule, strict=True))
+    )
+
+
+def _slow_note(slowness: float) -> list[str]:
+    if slowness <= SLOW:
+        return []
+    note = (
+        f"step size x relaxation time of the chain is {slowness:.3g}, above {SLOW:g}: parameters move while "
+        f"the chain mixes, and the prediction may be off by more than 15%"
+    )
+    return [note]
+
+
+def _radius_note(radius: float | None, course: Course) -> list[str]:
+    largest = float(np.sqrt(((course.mean**2).sum(axis=1) + course.variance).max()))
+    if radius is None or largest <= radius:
+        return []
+    note = (
+        f"the central parameter is expected to reach a norm of {largest:.4g}, beyond the projection radius "
+        f"{radius:g}: the prediction ignores the projection"
+    )
+    return [note]
+
+
+def _vector(name: str, value: ArrayLike, dim: int) -> Floats:
+    vector = _checks.real_array(name, value)
+    if vector.shape != (dim,):
+        raise ValueError(f"{name} must have shape ({dim},), got {vector.shape}")
+    return vector
