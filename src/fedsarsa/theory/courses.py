@@ -56,13 +56,7 @@ def destination(problem: Problem, algo: FedSARSA, field: Field, start: Floats) -
     root = root + unseen @ (unseen.T @ (start - root))
     if not stays.any():
         return Goal(root, np.zeros((len(root), len(root))), None, alpha), root
-    try:
-        return settle(field, root, alpha), root
-    except DivergenceError:
-        raise ValueError(
-            f"step_size must be small enough for parameters to settle, got {algo.step_size!r}: mean or "
-            f"variance grow without bound around the federated point"
-        ) from None
+    return settle(field, root, alpha), root
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,23 +71,45 @@ class Course:
     point: Floats
     root: Floats
     remaining: float
+    sharpness: float
 
 
-def together(problem: Problem, algo: FedSARSA, field: Field, start: Floats) -> Course:
+def course(problem: Problem, algo: FedSARSA, field: Field, start: Floats) -> Course:
+    """The course of a federation, or of its agents apart where it never synchronises."""
+    try:
+        return (_apart if problem.sync_every is None else _together)(problem, algo, field, start)
+    except DivergenceError:
+        raise ValueError(
+            f"step_size must be small enough for parameters to settle, got {algo.step_size!r}: their mean or "
+            f"variance grows without bound"
+        ) from None
+
+
+def _together(problem: Problem, algo: FedSARSA, field: Field, start: Floats) -> Course:
     """The course of a federation."""
     every = field.period
     goal, root = destination(problem, algo, field, start)
     way = strides(problem.schedules, field.members, problem.steps // every, every)
     track = follow(field, start, way, goal)
     remaining = float(np.trace(goal.spread))
-    return Course(track.round, every, track.mean, track.variance, track.spread, goal.theta, root, remaining)
+    return Course(
+        track.round,
+        every,
+        track.mean,
+        track.variance,
+        track.spread,
+        goal.theta,
+        root,
+        remaining,
+        track.sharpness,
+    )
 
 
-def apart(problem: Problem, algo: FedSARSA, field: Field, start: Floats) -> Course:
+def _apart(problem: Problem, algo: FedSARSA, field: Field, start: Floats) -> Course:
     """The course of the plain average of agents that never synchronise: only its start and its end."""
     who, one = field.members, np.ones(1)
     alone = [
-        together(
+        _together(
             problem,
             algo,
             replace(field, members=Members(who.world[[j]], who.schedule[[j]], one, one, one)),
@@ -112,4 +128,5 @@ def apart(problem: Problem, algo: FedSARSA, field: Field, start: Floats) -> Cour
         point=shares @ [course.point for course in alone],
         root=shares @ [course.root for course in alone],
         remaining=float(squares @ [course.remaining for course in alone]),
+        sharpness=max(course.sharpness for course in alone),
     )

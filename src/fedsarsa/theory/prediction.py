@@ -23,7 +23,7 @@ from fedsarsa import _checks
 from fedsarsa._checks import Floats
 from fedsarsa.federation.fedsarsa import FedSARSA
 from fedsarsa.federation.problem import Problem
-from fedsarsa.theory.courses import Course, apart, build_field, together
+from fedsarsa.theory.courses import Course, build_field, course
 from fedsarsa.theory.fixed_points import fixed_point
 from fedsarsa.theory.linearisation import linearise
 from fedsarsa.theory.rounds import Field
@@ -31,7 +31,10 @@ from fedsarsa.worlds.fleet import Fleet
 
 # Step size x relaxation time of the chain beyond which a prediction carries a warning: the parameter then
 # moves while the chain forgets, and orders beyond the second count. Tests measure what this value is worth.
-SLOW = 0.3
+SLOW = 0.5
+# Spread of Q-values in temperatures beyond which it carries another: the policy then varies with the noise by
+# more than the curvature of the mean-path semi-gradient can tell.
+SHARP = 0.15
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +58,9 @@ class Prediction:
         Of the central parameter after the last of ``t``.
     slowness : float
         Largest step size times relaxation time of the slowest chain; beyond ``SLOW`` there is a warning.
+    sharpness : float
+        Largest standard deviation of a Q-value on the way, in units of the softmax temperature; beyond
+        ``SHARP`` there is a warning.
     warnings : tuple of str
         Why the prediction may be off; empty when all is well.
     """
@@ -67,6 +73,7 @@ class Prediction:
     federated_point: Floats
     covariance: Floats
     slowness: float
+    sharpness: float
     warnings: tuple[str, ...]
 
     @property
@@ -127,36 +134,36 @@ def predict(
     target = None if reference is None else _vector("reference", reference, dim)
     field = build_field(problem)
     target = fixed_point(fleet[0], algo.features, algo.policy) if target is None else target
-    run = apart if problem.sync_every is None else together
-    course = run(problem, algo, field, start)
-    squared = ((course.mean - target) ** 2).sum(axis=1)
-    bias = float(((course.point - target) ** 2).sum())
-    curves = {"mse": squared + course.variance, "transient": squared - bias, "variance": course.variance}
-    slowness = _slowness(problem, field, course.point)
-    notes = [*_slow_note(slowness), *_radius_note(problem.radius, course)]
+    way = course(problem, algo, field, start)
+    squared = ((way.mean - target) ** 2).sum(axis=1)
+    bias = float(((way.point - target) ** 2).sum())
+    curves = {"mse": squared + way.variance, "transient": squared - bias, "variance": way.variance}
+    slowness = _slowness(problem, field, way.point)
+    notes = [*_slow_note(slowness), *_sharp_note(way.sharpness), *_radius_note(problem.radius, way)]
     for note in notes:
         warnings.warn(note, stacklevel=2)
     return Prediction(
         data=xr.Dataset(
-            {name: ("t", _between(course, curve)) for name, curve in curves.items()},
-            coords={"t": course.every * np.arange(course.rounds[-1] + 1)},
+            {name: ("t", _between(way, curve)) for name, curve in curves.items()},
+            coords={"t": way.every * np.arange(way.rounds[-1] + 1)},
         ),
         reference=target,
         bias=bias,
-        floor=bias + course.remaining,
-        point=course.point,
-        federated_point=course.root,
-        covariance=course.covariance,
+        floor=bias + way.remaining,
+        point=way.point,
+        federated_point=way.root,
+        covariance=way.covariance,
         slowness=slowness,
+        sharpness=way.sharpness,
         warnings=tuple(notes),
     )
 
 
-def _between(course: Course, curve: Floats) -> Floats:
+def _between(way: Course, curve: Floats) -> Floats:
     """A curve after every round, from its values after some of them."""
-    if len(course.rounds) == 1:
+    if len(way.rounds) == 1:
         return curve
-    return np.asarray(PchipInterpolator(course.rounds, curve)(np.arange(course.rounds[-1] + 1)))
+    return np.asarray(PchipInterpolator(way.rounds, curve)(np.arange(way.rounds[-1] + 1)))
 
 
 def _slowness(problem: Problem, field: Field, theta: Floats) -> float:
@@ -182,8 +189,18 @@ def _slow_note(slowness: float) -> list[str]:
     return [note]
 
 
-def _radius_note(radius: float | None, course: Course) -> list[str]:
-    largest = float(np.sqrt(((course.mean**2).sum(axis=1) + course.variance).max()))
+def _sharp_note(sharpness: float) -> list[str]:
+    if sharpness <= SHARP:
+        return []
+    note = (
+        f"Q-values are expected to vary by {sharpness:.3g} temperatures, above {SHARP:g}: the policy varies "
+        f"with the noise, and the prediction may be off by more than 15%"
+    )
+    return [note]
+
+
+def _radius_note(radius: float | None, way: Course) -> list[str]:
+    largest = float(np.sqrt(((way.mean**2).sum(axis=1) + way.variance).max()))
     if radius is None or largest <= radius:
         return []
     note = (

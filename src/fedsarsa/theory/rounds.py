@@ -97,6 +97,8 @@ class Node:
         Mean-path semi-gradient with curvature; memory per unit of step size.
     J, noise : (m, d, d)
         Jacobian, and long-run covariance of the noise at a parameter that is itself spread.
+    sharpness : float
+        Largest standard deviation of a Q-value in units of the softmax temperature; 0 for a fixed policy.
     """
 
     theta: Floats
@@ -104,6 +106,7 @@ class Node:
     memory: Floats
     J: Floats
     noise: Floats
+    sharpness: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,7 +134,10 @@ class Field:
             for key in set(zip(who.world.tolist(), who.weight.tolist(), strict=True))
         }
         memory = np.stack([kept[key] for key in zip(who.world.tolist(), who.weight.tolist(), strict=True)])
-        return Node(theta, np.stack([one.g for one in each]) + bent, memory, J, noise + shaken)
+        phi = self.classes.phi
+        largest = max(float(((phi @ V) * phi).sum(axis=2).max()) for V in own)
+        sharpness = self.classes.slope * max(largest, 0.0) ** 0.5
+        return Node(theta, np.stack([one.g for one in each]) + bent, memory, J, noise + shaken, sharpness)
 
     def round(self, nodes: Sequence[Node], alpha: Floats, square: Floats) -> Affine:
         """One round of the central parameter, between one or two nodes.

@@ -106,12 +106,15 @@ class Track:
         Trace of its covariance.
     spread : (d, d)
         Covariance at the end.
+    sharpness : float
+        Largest of the nodes' sharpness.
     """
 
     round: NDArray[np.int64]
     mean: Floats
     variance: Floats
     spread: Floats
+    sharpness: float
 
 
 def follow(field: Field, theta: Floats, way: Sequence[Stride], goal: Goal) -> Track:
@@ -121,6 +124,7 @@ def follow(field: Field, theta: Floats, way: Sequence[Stride], goal: Goal) -> Tr
     scale = float(np.linalg.norm(theta - goal.theta)) + float(np.trace(goal.spread)) ** 0.5
     shifts = startup(field, theta, way)
     node = field.node(*state, way[0].alpha) if way else None
+    sharpness = 0.0 if goal.node is None else goal.node.sharpness
     done = 0
     while node is not None and done < len(way):
         if goal.node is not None and _serves(goal, *state, way[done:], scale):
@@ -133,8 +137,9 @@ def follow(field: Field, theta: Floats, way: Sequence[Stride], goal: Goal) -> Tr
             variances.append(float(np.trace(spread)))
             state = mean, spread
         done, node = end, nodes[-1]
+        sharpness = max(sharpness, node.sharpness)
     rounds = np.array([0, *(stride.start + stride.count for stride in way)])
-    return Track(rounds, np.array(means), np.array(variances), state[1])
+    return Track(rounds, np.array(means), np.array(variances), state[1], sharpness)
 
 
 def _serves(goal: Goal, mean: Floats, spread: Floats, way: Sequence[Stride], scale: float) -> bool:
@@ -156,7 +161,13 @@ def _next_node(
     done: int,
     scale: float,
 ) -> tuple[Node, int]:
-    """The next node, and the number of strides done there; found with the last node alone."""
+    """The next node, and the number of strides done there; found with the last node alone.
+
+    Raises
+    ------
+    DivergenceError
+        The covariance grew beyond all bounds on the way.
+    """
     mean, spread = state
     reach = MEAN_MOVE * np.linalg.norm(mean - goal.theta) + MEAN_LEAST * scale
     ahead, wider, end = mean, spread, done
@@ -166,6 +177,8 @@ def _next_node(
         far = abs(after - before) > SPREAD_MOVE * max(before, after) + SPREAD_LEAST * scale**2
         if far or np.linalg.norm(ahead - mean) > reach:
             break
+    if not np.isfinite(wider).all():
+        raise DivergenceError
     return field.node(ahead, wider, way[end - 1].alpha), end
 
 
