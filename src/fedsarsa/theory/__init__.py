@@ -2,8 +2,10 @@
 
 from fedsarsa.theory.bounds import bounds
 from fedsarsa.theory.constants import constants
+from fedsarsa.theory.decomposition import decompose
 from fedsarsa.theory.evaluation import evaluate
 from fedsarsa.theory.fixed_points import federated_point, fixed_point
+from fedsarsa.theory.planning import plan
 from fedsarsa.theory.prediction import predict
 
-__all__ = ["bounds", "constants", "evaluate", "federated_point", "fixed_point", "predict"]
+__all__ = ["bounds", "constants", "decompose", "evaluate", "federated_point", "fixed_point", "plan", "predict"]

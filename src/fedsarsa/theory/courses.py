@@ -81,7 +81,7 @@ def course(problem: Problem, algo: FedSARSA, field: Field, start: Floats) -> Cou
     except DivergenceError:
         raise ValueError(
             f"step_size must be small enough for parameters to settle, got {algo.step_size!r}: their mean or "
-            f"variance grows without bound"
+            f"variance grows without bound (for softmax, a higher temperature may help as well)"
         ) from None
 
 

@@ -130,8 +130,8 @@ def predict(
     fleet = fleet if isinstance(fleet, Fleet) else Fleet(fleet)
     problem = algo.problem(fleet, steps, runs=1, seed=0)
     dim = problem.features.dim
-    start = np.zeros(dim) if theta0 is None else _vector("theta0", theta0, dim)
-    target = None if reference is None else _vector("reference", reference, dim)
+    start = np.zeros(dim) if theta0 is None else vector("theta0", theta0, dim)
+    target = None if reference is None else vector("reference", reference, dim)
     field = build_field(problem)
     target = fixed_point(fleet[0], algo.features, algo.policy) if target is None else target
     way = course(problem, algo, field, start)
@@ -210,8 +210,9 @@ def _radius_note(radius: float | None, way: Course) -> list[str]:
     return [note]
 
 
-def _vector(name: str, value: ArrayLike, dim: int) -> Floats:
-    vector = _checks.real_array(name, value)
-    if vector.shape != (dim,):
-        raise ValueError(f"{name} must have shape ({dim},), got {vector.shape}")
-    return vector
+def vector(name: str, value: ArrayLike, dim: int) -> Floats:
+    """``value`` as a parameter, (d,)."""
+    array = _checks.real_array(name, value)
+    if array.shape != (dim,):
+        raise ValueError(f"{name} must have shape ({dim},), got {array.shape}")
+    return array

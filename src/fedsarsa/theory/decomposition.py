@@ -1,0 +1,179 @@
+"""What limits the error of a recorded training: the terms of Lemma ``lem:decomp`` along it.
+
+With e = theta-bar_t - theta, theta a reference, one step changes ||e||^2 on average by
+
+- *descent*: 2 alpha <e, g-bar(theta-bar) - g-bar(theta)>, the central MDP's contraction, negative;
+- *heterogeneity*: 2 alpha <e, mean_i g-bar_i(theta-bar) - g-bar(theta-bar) + g-bar(theta)>, the pull away from
+  the reference; for the lemma's own reference theta_* the last part is zero;
+- *drift*: 2 alpha <e, mean_i (g-bar_i(theta_i) - g-bar_i(theta-bar))>, agents that have left theta-bar;
+- *variance*: alpha^2 E||mean_i g_i||^2;
+- *markov*: gradient progress, mixing and backtracking. Each needs a virtual trajectory of its own, but
+  together they are, to leading order, what the lagged covariances of semi-gradients add to the variance.
+
+Descent, heterogeneity and variance are exact at the recorded parameter, the last over the stationary law of
+the agents' chains there. Drift is its mean over the round that follows, to first order in the step size.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import xarray as xr
+from numpy.typing import ArrayLike, NDArray
+
+from fedsarsa import _checks
+from fedsarsa._checks import Floats
+from fedsarsa.federation.fedsarsa import FedSARSA
+from fedsarsa.federation.history import History
+from fedsarsa.federation.problem import Problem
+from fedsarsa.theory.action_classes import dynamics
+from fedsarsa.theory.courses import build_field
+from fedsarsa.theory.fixed_points import fixed_point
+from fedsarsa.theory.linearisation import linearise
+from fedsarsa.theory.prediction import vector
+from fedsarsa.theory.rounds import Field
+from fedsarsa.worlds.fleet import Fleet
+
+TERMS = ("descent", "heterogeneity", "drift", "variance", "markov")
+LIMITING = ("heterogeneity", "drift", "variance", "markov")
+
+
+class _Mean(NamedTuple):
+    """The agents' semi-gradients at one parameter, weighted by server weight and step size.
+
+    Attributes
+    ----------
+    pull : (d,)
+        sum_i w_i alpha_i g-bar_i.
+    drift : (d,)
+        The same for J_i times agent i's mean distance from theta-bar within a round.
+    noise, lagged : float
+        sum_i (w_i alpha_i)^2 tr C_0, and the same for tr(Sigma - C_0).
+    slope : float
+        max_i ||J_i||_2.
+    """
+
+    pull: Floats
+    drift: Floats
+    noise: float
+    lagged: float
+    slope: float
+
+
+def decompose(
+    history: History,
+    fleet: Fleet,
+    algo: FedSARSA,
+    reference: ArrayLike | None = None,
+    records: int = 25,
+) -> xr.Dataset:
+    """The terms of one step's progress along a recorded training.
+
+    Parameters
+    ----------
+    history : History
+        Recorded with this fleet and these settings.
+    reference : (d,), optional
+        The parameter that errors are measured to: agent 0's fixed point unless given. The lemma's theta_* is
+        ``fixed_point(fleet.central(), ...)``.
+    records : int
+        At most so many of the recorded times are looked at, more closely spaced at the start.
+
+    Returns
+    -------
+    xarray.Dataset over ``run`` and ``t``
+        The terms of the module's docstring; ``change``, their sum; ``distance``, ||e||^2; ``drift_bound``,
+        what the recorded client drift allows the drift term to be at most, just before t; and ``limiting``
+        over t: the largest term but descent, on average over runs. ``attrs["limiting"]`` is the last of them.
+        Failed runs are NaN.
+    """
+    fleet = fleet if isinstance(fleet, Fleet) else Fleet(fleet)
+    problem = algo.problem(fleet, int(history.settings["steps"]), runs=1, seed=0)
+    _check(history, problem)
+    target = (
+        fixed_point(fleet[0], algo.features, algo.policy)
+        if reference is None
+        else vector("reference", reference, problem.features.dim)
+    )
+    chosen = _chosen(history.data.sizes["t"], _checks.integer("records", records, least=1))
+    seen = history.data.isel(t=chosen)
+    field = build_field(problem)
+    central = dynamics(fleet.central(), field.classes)
+    here = linearise(central, field.classes.at(target)).g
+    times = seen["t"].values
+    rows = np.full((*seen["central"].shape[:2], len(TERMS)), np.nan)
+    bound = np.full(rows.shape[:2], np.nan)
+    for run, k in np.ndindex(bound.shape):
+        theta = seen["central"].values[run, k]
+        if not np.isfinite(theta).all():
+            continue
+        alpha = np.array([s.at(times[k : k + 1])[0] for s in problem.schedules])[field.members.schedule]
+        mean = _mean(field, theta, alpha)
+        e = theta - target
+        share = float(field.members.total @ alpha)
+        descent = share * (linearise(central, field.classes.at(theta)).g - here)
+        inner = 2 * np.stack([descent, mean.pull - descent, mean.drift]) @ e
+        rows[run, k] = [*inner, mean.pull @ mean.pull + mean.noise, mean.lagged]
+        apart = np.sqrt(seen["drift"].values[run, k])
+        bound[run, k] = 2 * np.linalg.norm(e) * alpha.max() * mean.slope * apart
+    return _dataset(seen, target, rows, bound)
+
+
+def _mean(field: Field, theta: Floats, alpha: Floats) -> _Mean:
+    """The members' semi-gradients at ``theta``, for step sizes ``alpha`` (m,)."""
+    point, who = field.classes.at(theta), field.members
+    each = {w: linearise(field.worlds[w], point) for w in np.unique(who.world).tolist()}
+    ours = [each[w] for w in who.world.tolist()]
+    moves = alpha[:, None] * np.stack([one.g for one in ours])
+    pull = who.total @ moves
+    apart = (field.period - 1) / 2 * (moves - pull)
+    drift = sum(w * a * (one.J @ x) for w, a, one, x in zip(who.total, alpha, ours, apart, strict=True))
+    instant = {w: float(np.trace(one.instant_noise)) for w, one in each.items()}
+    long = {w: float(np.trace(one.noise)) for w, one in each.items()}
+    scale = who.square * alpha**2
+    noise, total = (scale @ [traces[w] for w in who.world.tolist()] for traces in (instant, long))
+    slope = max(float(np.linalg.norm(one.J, 2)) for one in each.values())
+    return _Mean(pull, np.asarray(drift), float(noise), float(total - noise), slope)
+
+
+def _dataset(seen: xr.Dataset, target: Floats, rows: Floats, bound: Floats) -> xr.Dataset:
+    both = ("run", "t")
+    distance = ((seen["central"].values - target) ** 2).sum(axis=2)
+    data = {name: (both, rows[:, :, k]) for k, name in enumerate(TERMS)}
+    data |= {"change": (both, rows.sum(axis=2)), "distance": (both, distance), "drift_bound": (both, bound)}
+    result = xr.Dataset(data, coords={"run": seen["run"], "t": seen["t"]})
+    means = np.array([result[name].mean("run").values for name in LIMITING])
+    largest = np.argmax(np.nan_to_num(means, nan=-np.inf), axis=0)
+    result["limiting"] = ("t", np.array(LIMITING)[largest])
+    result.attrs["limiting"] = str(result["limiting"].values[-1])
+    return result
+
+
+def _chosen(count: int, records: int) -> NDArray[np.int64]:
+    """Places of at most ``records`` of ``count`` times, the first and the last among them."""
+    if count <= records:
+        return np.arange(count)
+    return np.unique(np.geomspace(1, count, records).round().astype(np.int64)) - 1
+
+
+def _check(history: History, problem: Problem) -> None:
+    """Reject a history of another fleet or other settings, as far as it tells."""
+    settings, fleet = history.settings, problem.fleet
+    if problem.sync_every is None:
+        raise ValueError("history must hold synchronisations, got a training with sync_every=None")
+    expected = {
+        "agents": len(fleet),
+        "states": fleet.states,
+        "actions": fleet.actions,
+        "discount": fleet.discount,
+        "sync_every": problem.sync_every,
+    }
+    for name, value in expected.items():
+        if settings[name] != value:
+            raise ValueError(
+                f"history must be of this fleet and algo: it has {name} {settings[name]}, got {value}"
+            )
+    if history.data.sizes["d"] != problem.features.dim:
+        raise ValueError(
+            f"history must have {problem.features.dim} parameters as algo.features does, "
+            f"got {history.data.sizes['d']}"
+        )

@@ -1,0 +1,208 @@
+"""What to train with: N, K and step size for a target error, and whether federating helps each agent."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import ArrayLike
+
+from fedsarsa import _checks
+from fedsarsa.federation.fedsarsa import FedSARSA
+from fedsarsa.theory.horizons import Mooring, rounds_until
+from fedsarsa.theory.prediction import SLOW, predict, vector
+from fedsarsa.theory.scouting import Scene, choices, scene, verdicts
+from fedsarsa.worlds.fleet import Fleet
+
+MOST_STEPS = 1_000_000
+PERIODS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+STEP_SIZES = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
+SLACK = 0.1
+TRIES = 8  # settings, best first, that are predicted in full before giving up
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """A setting that reaches a target error, and what federating is worth to each agent.
+
+    Attributes
+    ----------
+    agents, sync_every, step_size : int, int, float
+        N (the first agents of the fleet), K, and a constant step size.
+    steps, rounds, uploads : int
+        Steps T per agent, synchronisations, and parameters sent by all agents together.
+    error : float
+        The predicted error after ``steps``, at most ``target``.
+    choices : xarray.Dataset over ``agents`` and ``step_size``
+        ``steps`` until the target (inf: never) and ``least_error`` within the steps allowed, when agents
+        synchronise at every step; ``bias`` by ``agents``, below which no step size leads.
+    verdicts : xarray.Dataset over ``agent``
+        Per agent of the whole fleet, errors measured to its own fixed point after ``steps`` of its samples:
+        ``federated`` (all agents, ``sync_every``) and ``alone``, each with its best step size; ``helps``; and
+        ``switch_error``, ``switch_steps``: from that accuracy and number of samples on its own data win, and
+        it should personalise (inf and 0: from the start; 0 and inf: not within the steps allowed).
+    """
+
+    target: float
+    agents: int
+    sync_every: int
+    step_size: float
+    steps: int
+    error: float
+    choices: xr.Dataset
+    verdicts: xr.Dataset
+
+    @property
+    def rounds(self) -> int:
+        """Synchronisations."""
+        return self.steps // self.sync_every
+
+    @property
+    def uploads(self) -> int:
+        """Parameters sent by all agents together; none by an agent that is alone."""
+        return self.agents * self.rounds if self.agents > 1 else 0
+
+    def __str__(self) -> str:
+        lines = [
+            f"To reach a mean squared error of {self.target:g}:",
+            f"  agents N            {self.agents}",
+            f"  local steps K       {self.sync_every}",
+            f"  step size           {self.step_size:g}",
+            f"  steps T per agent   {self.steps}",
+            f"  rounds, uploads     {self.rounds}, {self.uploads}",
+            f"  predicted error     {self.error:.4g}",
+            "",
+            "  N       steps to target   least error        bias",
+        ]
+        for row in self.choices.min("step_size").to_dataframe().itertuples():
+            steps = "never" if np.isinf(row.steps) else f"{row.steps:.0f}"
+            lines.append(f"  {row.Index:<7d} {steps:>15}   {row.least_error:11.4g} {row.bias:11.4g}")
+        lines += ["", f"  After {self.steps} samples each, errors to the agent's own fixed point:"]
+        lines.append("  agent   federated       alone   verdict")
+        for row in self.verdicts.to_dataframe().itertuples():
+            lines.append(f"  {row.Index:<5d} {row.federated:11.4g} {row.alone:11.4g}   {_verdict(row)}")
+        return "\n".join(lines)
+
+
+def plan(
+    fleet: Fleet,
+    algo: FedSARSA,
+    target: float,
+    *,
+    reference: ArrayLike | None = None,
+    most_steps: int = MOST_STEPS,
+    agents: Sequence[int] | None = None,
+    periods: Sequence[int] = PERIODS,
+    step_sizes: Sequence[float] | None = None,
+    slack: float = SLACK,
+) -> Plan:
+    """The N, K and step size that reach a target error: smallest T first, then least communication.
+
+    Among the settings whose T is within ``slack`` of the smallest, the one with the fewest uploads N T / K is
+    taken. Settings are compared to first order; T and the error of the answer are those of `predict`.
+
+    Parameters
+    ----------
+    algo : FedSARSA
+        Features, policy and weights; its step size and K are what the plan chooses.
+    target : float
+        Mean of ||theta-bar_T - reference||^2 to reach.
+    reference : (d,), optional
+        Agent 0's fixed point unless given.
+    most_steps : int
+        The largest T allowed.
+    agents : sequence of int, optional
+        Values of N to consider, the first agents of the fleet: 1, 2, 5, 10, ... and all of them unless given.
+    periods, step_sizes : sequences, optional
+        Values of K and of the step size to consider. Step sizes at which predictions would warn of slow
+        chains are left out unless they are given.
+
+    Raises
+    ------
+    ValueError
+        No setting reaches the target; the message names the least error that one does reach.
+    """
+    fleet = fleet if isinstance(fleet, Fleet) else Fleet(fleet)
+    target = _checks.positive("target", target)
+    most_steps = _checks.integer("most_steps", most_steps, least=1)
+    if _checks.number("slack", slack) < 0:
+        raise ValueError(f"slack must be at least 0, got {slack!r}")
+    counts = _counts(len(fleet)) if agents is None else [_count(n, len(fleet)) for n in agents]
+    periods = [_checks.integer("periods", k, least=1) for k in periods]
+    dim = algo.feature_map(fleet).dim
+    at = scene(fleet, algo, None if reference is None else vector("reference", reference, dim))
+    before = float(((at.start - at.reference) ** 2).sum())
+    if before <= target:
+        raise ValueError(f"target must be below the error before training, {before:.6g}, got {target:g}")
+    if step_sizes is None:
+        largest = SLOW / at.relaxation()
+        sizes = [alpha for alpha in STEP_SIZES if alpha <= largest] or [STEP_SIZES[0]]
+    else:
+        sizes = [_checks.positive("step_sizes", alpha) for alpha in step_sizes]
+    moorings = {n: at.moor(n) for n in counts}
+    table = choices(at, moorings, sizes, target, most_steps)
+    for agents_, period, alpha, steps in _settings(at, moorings, table, periods, target, slack):
+        tried = min(2 * steps, most_steps) // period * period
+        curve = predict(fleet[:agents_], at.setting(agents_, period, alpha), tried, at.reference).mse
+        reached = np.flatnonzero(curve.values <= target)
+        if len(reached):
+            t, error = int(curve.t[reached[0]]), float(curve[reached[0]])
+            worth = verdicts(at, period, sizes, t, most_steps)
+            return Plan(target, agents_, period, alpha, t, error, table, worth)
+    least = table["least_error"].min("step_size")
+    best = int(np.argmin(least.values))
+    raise ValueError(
+        f"target must be at least {float(least[best]):.4g}, the smallest error reachable within {most_steps} "
+        f"steps (by {int(least.agents[best])} of the agents), got {target:g}"
+    )
+
+
+def _settings(
+    at: Scene,
+    moorings: dict[int, Mooring],
+    table: xr.Dataset,
+    periods: Sequence[int],
+    target: float,
+    slack: float,
+) -> list[tuple[int, int, float, int]]:
+    """Settings (N, K, step size, T) that reach the target within the slack, least communication first."""
+    fewest = float(table["steps"].min())
+    if np.isinf(fewest):
+        return []
+    allowed = int((1 + slack) * fewest)
+    found = []
+    # Longer rounds never shorten T by much: only what is fast enough at K = 1 is looked at again.
+    for row, column in np.argwhere(table["steps"].values <= allowed).tolist():
+        agents, alpha = int(table["agents"][row]), float(table["step_size"][column])
+        for period in [k for k in periods if k <= allowed] if agents > 1 else [min(periods)]:
+            step = moorings[agents].round(alpha, period)
+            rounds, _ = rounds_until(step, at.start, at.reference, target, allowed // period)
+            if np.isfinite(rounds):
+                uploads = agents * int(rounds) if agents > 1 else 0
+                found.append((uploads, int(rounds) * period, agents, period, alpha))
+    return [(agents, period, alpha, steps) for _, steps, agents, period, alpha in sorted(found)[:TRIES]]
+
+
+def _counts(agents: int) -> list[int]:
+    """1, 2, 5, 10, 20, 50, ... below ``agents``, and ``agents``."""
+    series = (digit * 10**power for power in range(len(str(agents))) for digit in (1, 2, 5))
+    return [*(n for n in series if n < agents), agents]
+
+
+def _count(value: int, most: int) -> int:
+    if _checks.integer("agents", value, least=1) > most:
+        raise ValueError(f"agents must be at most the fleet's {most}, got {value}")
+    return value
+
+
+def _verdict(row: Any) -> str:
+    """A verdict in words, from a row of the table."""
+    if row.switch_steps == 0:
+        return "learn alone"
+    if np.isinf(row.switch_steps):
+        return "federate"
+    until = f"an error of {row.switch_error:.3g} ({row.switch_steps:.0f} samples)"
+    return (
+        f"federate until {until}, then personalise" if row.helps else f"alone: own data win from {until} on"
+    )
