@@ -80,7 +80,7 @@ def check(
             "smooth policy",
             s.L,
             smooth,
-            s.L * s.H * s.sigma <= s.w if math.isfinite(s.L) else False,
+            s.L == 0 or s.L * s.H * s.sigma <= s.w,
             f"L = {s.L:.3g} must be at most w / (H sigma) = {smooth:.3g} (asmp:lip)",
         ),
         Condition(

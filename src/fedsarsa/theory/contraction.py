@@ -6,11 +6,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedsarsa._checks import Floats
-from fedsarsa.theory.operators import UNVISITED, Operators
+from fedsarsa.theory.operators import Operators, average
 
 # Above this many parameters the eigenvalue is found from S x S matrices instead of a d x d one.
 DENSE = 400
 HALVINGS = 60
+# Eigenvalues below this share of the largest entry of Phi are rounding.
+ROUNDING = 1e-13
 
 
 def contraction(each: Sequence[Operators]) -> tuple[Floats, Floats, int]:
@@ -20,23 +22,20 @@ def contraction(each: Sequence[Operators]) -> tuple[Floats, Floats, int]:
     world visits do not count: parameters never move there. Where one world visits a direction that
     another does not, that other's constants are 0 and the theory says nothing.
     """
-    shared: Floats = np.sum([one.gram for one in each], axis=0)
-    if shared.ndim == 1:
-        visited = shared > 0
-        lam = np.array([one.gram[visited].min() for one in each])
-        largest = np.array([_diagonal_case(one, visited) for one in each])
-        dim = int(visited.sum())
+    together = average(each, np.full(len(each), 1 / len(each)))
+    # A direction is missing in one world where its features span less than those of all together.
+    whole = np.array([one.rank == together.rank for one in each])
+    lam = np.array([one.lam for one in each]) * whole
+    if together.table is None:
+        least = [_diagonal_case(one, together.visited) for one in each]
     else:
-        values, vectors = np.linalg.eigh(shared)
-        basis = vectors[:, values > UNVISITED * values[-1]]
-        dim = basis.shape[1]
-        # A direction is missing in one world where its features span less than those of all together.
-        whole = [one.rank == dim for one in each]
-        lam = np.array([_least(basis.T @ one.Phi @ basis) for one in each]) * whole
-        largest = np.array([_least(-basis.T @ _sym(one.A) @ basis) for one in each]) * whole
-    # Exactly, w is never below this (eq:w); rounding of a nearly singular matrix may be.
-    w: Floats = np.maximum(largest, (1 - each[0].discount) * lam) / 2
-    return w, lam, dim
+        basis = together.basis
+        least = [_least(-basis.T @ _sym(one.A) @ basis) for one in each]
+    # By eq:w twice w is never below (1 - gamma) lambda: that is what is known where rounding hides more.
+    floor = (1 - each[0].discount) * lam
+    clear = np.array(least) > [ROUNDING * one.gram.max() for one in each]
+    w: Floats = np.where(clear, np.maximum(np.array(least) * whole, floor), floor) / 2
+    return w, lam, together.rank
 
 
 def _diagonal_case(one: Operators, visited: NDArray[np.bool_]) -> float:

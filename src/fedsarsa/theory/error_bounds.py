@@ -13,7 +13,7 @@ import numpy as np
 
 from fedsarsa._checks import Floats
 from fedsarsa.federation.fedsarsa import FedSARSA
-from fedsarsa.learning.features import OneHot
+from fedsarsa.learning.features import Aggregation, OneHot
 from fedsarsa.learning.step_sizes import ConstantStep, LinearDecay, Schedule, schedules
 from fedsarsa.theory.constants import Constants, compute
 from fedsarsa.theory.inequality import Bound, failing, stated
@@ -31,7 +31,7 @@ def of_errors(
     printed = error_curve(c, recursion(c.scale, alphas, repaired=False), alphas, start)
     fails = failing(c) or _bad_start(c, algo, start)
     rows = [
-        _ball(algo, c, start, alphas),
+        _ball(algo, c, isinstance(algo.feature_map(fleet), Aggregation), start, alphas),
         stated(
             "thm",
             float(curve[-1]),
@@ -63,23 +63,23 @@ def error_curve(c: Constants, step: Recursion, alphas: Floats, start: Floats) ->
     if c.theta_star is None:
         return curve
     first = int(min(step.start, len(alphas)))
-    moved = 2 * c.alpha_0 * (c.H + 2 * c.alpha_0 * step.C_drift) * np.arange(first + 1)
-    moved[0] = 0.0  # also where a step may be infinite
-    curve[: first + 1] = (np.linalg.norm(start - c.theta_star) + moved) ** 2
+    curve[0] = np.sum((start - c.theta_star) ** 2)
+    stride = 2 * c.alpha_0 * (c.H + 2 * c.alpha_0 * step.C_drift)
+    curve[1 : first + 1] = (math.sqrt(curve[0]) + stride * np.arange(1, first + 1)) ** 2
     added = step.additive(alphas, c.Lambda, c.N)
     for t in range(first, len(alphas)):
         curve[t + 1] = (1 - alphas[t] * c.w) * curve[t] + added[t]
     return curve
 
 
-def _ball(algo: FedSARSA, c: Constants, start: Floats, alphas: Floats) -> Bound:
+def _ball(algo: FedSARSA, c: Constants, bounded: bool, start: Floats, alphas: Floats) -> Bound:
     """What is always so: parameters stay within G."""
     says = "E||theta-bar_T - theta_*||^2 is at most (G + ||theta_*||)^2: parameters cannot leave the ball"
     if c.theta_star is None:
         return stated("cor:G", math.inf, None, says, "does not apply: there is no theta_* to be far from")
     free = algo.radius is None
     fails = _bad_start(c, algo, start)
-    if free and math.isfinite(c.G_bar):
+    if free and not bounded:
         fails = "does not apply: no radius is set, and nothing else bounds the parameters"
     elif free and alphas.max() > 1:
         fails = f"does not apply: step sizes up to {alphas.max():.3g} exceed 1 (sec:tab)"
@@ -124,19 +124,19 @@ def _tabular(
     curve = error_curve(c, recursion(c.scale, alphas, repaired=True), alphas, start)
     fails = failing(c) or _bad_start(c, algo, start)
     row = _decaying(name, c, schedule, curve, start, steps, fails)
-    scale = c.S * c.A * c.R * c.R
-    rest = 1 - c.gamma
-    order = math.inf
+    order, rest = math.inf, 1 - c.gamma
     if c.lam > 0:
-        early = scale / (c.lam * rest**2 * steps) ** 2
-        order = (early + scale / (rest**2 * c.N * steps) + c.Lambda**2) / (c.lam * rest) ** 2
+        scale = c.S * c.A * (c.R / rest) * (c.R / rest)
+        early = scale / c.lam / c.lam / (rest * rest * steps * steps)
+        order = (early + scale / (c.N * steps) + c.Lambda * c.Lambda) / c.lam / c.lam / (rest * rest)
     says = "in every norm up to the 2-norm; printed is the order alone, without constants and logarithms"
     return replace(row, printed=order, reason=f"{row.reason}, {says}" if row.applies else row.reason)
 
 
 def _to_agents(c: Constants, around_center: float) -> float:
     """From the error around theta_* to that around any theta_*^(i): ||a + b||^2 <= 2 ||a||^2 + 2 ||b||^2."""
-    return 2 * around_center + 2 * (c.Lambda / c.w) ** 2 if c.w > 0 else math.inf
+    apart = c.Lambda / c.w if c.w > 0 else math.inf
+    return 2 * around_center + 2 * apart * apart
 
 
 def _printed_constant(c: Constants, start: Floats, steps: int) -> float:
@@ -149,8 +149,9 @@ def _printed_constant(c: Constants, start: Floats, steps: int) -> float:
 def _printed_decaying(c: Constants, schedule: LinearDecay, start: Floats, steps: int) -> float:
     if c.theta_star is None or not c.w > 0:
         return math.inf
-    T, w = steps, c.w
-    first = schedule.a**2 * float(np.sum((start - c.theta_star) ** 2)) / T**2
-    noise = 8 * c.C_2 / (w**2 * c.N * T) + 32 * c.C_3 * (1 + math.log(T + 1)) / (w**3 * T**2)
-    floor = 0.0 if c.Lambda == 0 else 2 * c.C_1 * c.Lambda**2 / w
-    return _to_agents(c, first + floor + noise + 256 * c.C_4 / (w**4 * T**2))
+    w, T = c.w, float(steps)
+    first = float(np.sum((start - c.theta_star) ** 2)) * (schedule.a / T) * (schedule.a / T)
+    floor = 0.0 if c.Lambda == 0 else 2 * c.C_1 * c.Lambda * c.Lambda / w
+    cubic = 32 * c.C_3 * (1 + math.log(T + 1)) / (T * T) / w / w / w
+    quartic = 256 * c.C_4 / (T * T) / w / w / w / w
+    return _to_agents(c, first + floor + 8 * c.C_2 / (c.N * T) / w / w + cubic + quartic)

@@ -79,19 +79,20 @@ class _Search:
 
     def root(self) -> Floats:
         """The root that the first successful method finds."""
-        methods = {
-            f"{PLAIN} solutions for a fixed policy": self.plain,
-            f"{ANDERSON} steps of Anderson acceleration": self.anderson,
-        }
-        if isinstance(self.policy, Softmax) and self.features.dim <= NEWTON_DIM:
-            methods[f"{NEWTON} Newton steps"] = self.newton
-            methods[f"as many from each of {RESTARTS} random parameters"] = self.restarts
+        methods = {f"{PLAIN} solutions for a fixed policy": self.plain}
+        if isinstance(self.policy, Softmax):  # the other policies are flat or jump: nothing to accelerate
+            methods[f"{ANDERSON} steps of Anderson acceleration"] = self.anderson
+            if self.features.dim <= NEWTON_DIM:
+                methods[f"{NEWTON} Newton steps"] = self.newton
         for method in methods.values():
             if method():
                 return self.best
+        if self.restarts(method.__name__):
+            return self.best
         raise ValueError(
-            f"no fixed point found for {self.policy!r}: {', then '.join(methods)} left a residual of "
-            f"{self.residual:.3g}, expected at most {self.tolerance:.3g}"
+            f"no fixed point found for {self.policy!r}: {', then '.join(methods)}, the last also from "
+            f"{RESTARTS} random parameters, left a residual of {self.residual:.3g}, expected at most "
+            f"{self.tolerance:.3g}"
             + ("" if isinstance(self.policy, Softmax) else "; policies that jump may have no fixed point")
         )
 
@@ -118,11 +119,15 @@ class _Search:
     def plain(self) -> bool:
         """Fix the policy, solve the linear equation, improve the policy."""
         theta = self.best
+        seen: set[bytes] = set()
         for _ in range(PLAIN):
             here = self.at(theta)
             if self.done:
                 return True
+            seen.add(theta.tobytes())
             theta = here.solve()
+            if theta.tobytes() in seen:  # a cycle, as between greedy policies
+                break
         return False
 
     def anderson(self) -> bool:
@@ -162,14 +167,14 @@ class _Search:
                 break
         return self.done
 
-    def restarts(self) -> bool:
-        """Newton's method from random parameters as large as the solution for the first policy."""
+    def restarts(self, method: str) -> bool:
+        """The named method from random parameters as large as the solution for the first policy."""
         rng = np.random.default_rng(0)
         size = np.linalg.norm(self.at(np.zeros(self.features.dim)).solve()) / self.features.dim**0.5
         for _ in range(RESTARTS):
             again = _Search(self.worlds, self.share, self.features, self.policy)
             again.at(size * rng.normal(size=self.features.dim))
-            if again.newton():
+            if getattr(again, method)():
                 self.at(again.best)
                 return True
         return False

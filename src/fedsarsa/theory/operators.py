@@ -6,7 +6,7 @@ for features that aggregate pairs, and one-hot features of large worlds stay che
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -18,8 +18,10 @@ from fedsarsa.theory.stationary import stationary_distribution
 from fedsarsa.worlds.finite import FiniteMDP
 from fedsarsa.worlds.kernels import Kernel, ShiftKernel
 
-# Eigenvalues of Phi below this share of the largest are rounding: directions that are never visited.
+# Eigenvalues of Phi below this share of the largest may be rounding: of directions never visited.
 UNVISITED = 1e-13
+# Singular values of the visited features below this share of the largest are rounding.
+DEPENDENT = 1e-13
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +42,8 @@ class Operators:
         Phi = E[phi phi']; its diagonal alone where features aggregate pairs (the rest is zero).
     inflow, ahead : (S, d)
         F and Psi of the module's docstring.
+    table : (S, A, d) or None
+        The features themselves, where they do not aggregate pairs.
     """
 
     policy: Floats
@@ -50,6 +54,7 @@ class Operators:
     inflow: Floats
     ahead: Floats
     discount: float
+    table: Floats | None
 
     @property
     def dim(self) -> int:
@@ -67,21 +72,27 @@ class Operators:
         return self.discount * (self.inflow.T @ self.ahead) - self.Phi
 
     @cached_property
-    def spectrum(self) -> Floats:
-        """Eigenvalues of Phi in increasing order, (d,)."""
-        values = np.sort(self.gram) if self.gram.ndim == 1 else np.linalg.eigvalsh(self.gram)
-        return np.asarray(values, dtype=np.float64)
-
-    @property
     def lam(self) -> float:
-        """The smallest eigenvalue of Phi; zero when some direction is never visited (``eq:lam``)."""
-        return float(self.spectrum[0]) if self.rank == self.dim else 0.0
+        """The smallest eigenvalue of Phi on the visited subspace (``eq:lam``); 0 where rounding hides it."""
+        if self.table is None:
+            return float(self.gram[self.visited].min())
+        if self._well_visited:
+            return float(np.linalg.eigvalsh(self.gram)[0])
+        # As a squared singular value it keeps its digits where it is tiny.
+        weighted = np.sqrt(self.mu[self.mu > 0])[:, None] * (self.table[self.mu > 0] @ self.basis)
+        sizes = np.linalg.svd(weighted, compute_uv=False)
+        return float(sizes[-1] ** 2) if sizes[-1] > DEPENDENT * sizes[0] else 0.0
 
     @cached_property
+    def _well_visited(self) -> bool:
+        """Whether every direction is visited, and by far."""
+        values = np.linalg.eigvalsh(self.Phi)
+        return bool(values[0] > UNVISITED * values[-1])
+
+    @property
     def rank(self) -> int:
         """Number of directions of the parameter that the policy ever visits; d when all are."""
-        least = 0.0 if self.gram.ndim == 1 else UNVISITED * self.spectrum[-1]
-        return int((self.spectrum > least).sum())
+        return int(self.visited.sum()) if self.table is None else self.basis.shape[1]
 
     @property
     def visited(self) -> NDArray[np.bool_]:
@@ -91,11 +102,17 @@ class Operators:
 
     @cached_property
     def basis(self) -> Floats:
-        """Orthonormal basis of the visited subspace, (d, rank)."""
-        if self.gram.ndim == 1:
+        """Orthonormal basis of the visited subspace, (d, rank): what visited features span.
+
+        However rarely a pair is visited, in the long run its parameters are learned.
+        """
+        if self.table is None:
             return np.eye(self.dim)[:, self.visited]
-        vectors: Floats = np.linalg.eigh(self.gram)[1][:, self.dim - self.rank :]
-        return vectors
+        if self._well_visited:
+            return np.eye(self.dim)
+        _, sizes, directions = np.linalg.svd(self.table[self.mu > 0], full_matrices=False)
+        spanned: Floats = directions[sizes > DEPENDENT * sizes[0]].T
+        return spanned
 
     def semi_gradient(self, theta: Floats) -> Floats:
         """g-bar = A-bar theta + b-bar, the mean-path semi-gradient (Definition ``def:semi-grad``), (d,)."""
@@ -108,7 +125,7 @@ class Operators:
 
         On the visited subspace A-bar is negative definite (``eq:gd-3``), so the solution is unique.
         """
-        if self.gram.ndim == 1:
+        if self.table is None:
             # Phi is diagonal: divide by it, and solve for d parameters or for the S state values
             # Psi theta, whichever are fewer. Rows of unvisited parameters are zero, and so are they.
             flow, reward = (
@@ -120,10 +137,11 @@ class Operators:
             system = np.eye(len(self.eta)) - self.ahead @ flow.T
             theta: Floats = reward + flow.T @ np.linalg.solve(system, self.ahead @ reward)
             return theta
-        if self.rank == self.dim:
-            return np.asarray(np.linalg.solve(self.A, -self.b), dtype=np.float64)
-        basis = self.basis
-        solution: Floats = basis @ np.linalg.solve(basis.T @ self.A @ basis, -(basis.T @ self.b))
+        if self._well_visited:
+            return np.asarray(np.linalg.solve(self.A, -self.b))
+        # Directions visited so rarely that rounding hides them are left at zero, as unvisited ones are.
+        reduced = np.linalg.lstsq(self.basis.T @ self.A @ self.basis, -(self.basis.T @ self.b), rcond=None)
+        solution: Floats = self.basis @ reduced[0]
         return solution
 
 
@@ -158,7 +176,8 @@ def operators(mdp: FiniteMDP, features: FeatureMap, policy: Floats) -> Operators
         flat = phi.reshape(-1, features.dim)
         gram = (flat * mu.reshape(-1, 1)).T @ flat
         b = paid.ravel() @ flat
-    return Operators(policy, eta, mu, b, gram, inflow, ahead, mdp.discount)
+    table = None if isinstance(features, Aggregation) else features.table
+    return Operators(policy, eta, mu, b, gram, inflow, ahead, mdp.discount, table)
 
 
 def average(each: Sequence[Operators], weights: Floats) -> Operators:
@@ -168,16 +187,8 @@ def average(each: Sequence[Operators], weights: Floats) -> Operators:
         total: Floats = sum(w * getattr(one, name) for w, one in zip(weights, each, strict=True))
         return total
 
-    first = each[0]
-    return Operators(
-        first.policy,
-        mean("eta"),
-        mean("mu"),
-        mean("b"),
-        mean("gram"),
-        mean("inflow"),
-        first.ahead,
-        first.discount,
+    return replace(
+        each[0], eta=mean("eta"), mu=mean("mu"), b=mean("b"), gram=mean("gram"), inflow=mean("inflow")
     )
 
 

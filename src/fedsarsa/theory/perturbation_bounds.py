@@ -33,9 +33,10 @@ def of_worlds(fleet: Fleet, algo: FedSARSA, c: Constants) -> list[Bound]:
         fails = fails or f"does not apply: {error}"
     apart = [None] * 3 if each is None else _apart(each)
     drift = None
-    if each is not None and c.theta_star is not None:
-        counts = np.bincount(fleet.world_of, minlength=len(fleet.worlds)) / len(fleet)
-        drift = float(np.linalg.norm(counts @ [one.semi_gradient(theta) for one in each[1:]]))
+    if each is not None:
+        share = np.bincount(fleet.world_of, minlength=len(fleet.worlds)) / len(fleet)
+        central, *agents = (one.semi_gradient(theta) for one in each)
+        drift = float(np.linalg.norm(share @ agents - central))
     spread = _scaled(c.sigma, c.eps_p)
     return [
         stated(
@@ -61,10 +62,11 @@ def of_worlds(fleet: Fleet, algo: FedSARSA, c: Constants) -> list[Bound]:
         ),
         stated(
             "lem:grad-hetero",
-            c.Lambda,
+            c.R * c.eps_r + _scaled((c.R + (1 + c.gamma) * float(np.linalg.norm(theta))) * c.sigma, c.eps_p),
             drift,
-            "at theta_* the agents' mean semi-gradient is at most Lambda",
-            fails or _outside(c, theta),
+            "the agents' mean semi-gradient is from the central MDP's at most R eps_r + h(theta) sigma eps_p",
+            fails,
+            c.Lambda,
         ),
         stated(
             "eq:w",
@@ -94,8 +96,8 @@ def of_fixed_points(c: Constants, federated: Floats | None) -> list[Bound]:
     loose = c.Lambda / c.w if c.w > 0 else math.inf
     sharp, missing = _sharp(c, largest)
     fails = failing(c, SMOOTH)
-    if not fails and largest > c.G:
-        fails = f"does not apply: a fixed point has norm {largest:.4g}, beyond G = {c.G:.4g} (sec:const)"
+    if not fails and not largest <= c.G < math.inf:
+        fails = f"does not apply: G = {c.G:.4g} must be finite and at least {largest:.4g} (sec:const)"
     missing = failing(c, FIXED) or missing
     lost = "" if federated is not None else "does not apply: no federated point was found"
     says = "fixed points of agents and central MDP differ by at most"
@@ -127,13 +129,6 @@ def _apart(each: list[Operators]) -> list[float | None]:
     matrices = np.array([one.A for one in each])
     A = max(float(np.linalg.norm(matrices[i:] - one, 2, axis=(1, 2)).max()) for i, one in enumerate(matrices))
     return [mu, A, b]
-
-
-def _outside(c: Constants, theta: Floats) -> str:
-    norm = float(np.linalg.norm(theta))
-    if norm <= c.G:
-        return ""
-    return f"does not apply: theta_* has norm {norm:.4g}, beyond G = {c.G:.4g} (sec:const)"
 
 
 def _scaled(factor: float, amount: float) -> float:
