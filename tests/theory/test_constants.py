@@ -39,7 +39,7 @@ def test_by_hand():
     assert c.sigma_prime == pytest.approx(1 + 0.8 / 0.6)
     assert c.sigma == pytest.approx(3 + 0.8 / 0.6)
     # Parameters are returns: at most R / (1 - gamma) = 4 each, four of them.
-    assert [c.G, c.H] == pytest.approx([2 * 4.0, 2 + 1.5 * 8])
+    np.testing.assert_allclose([c.G, c.H], [2 * 4.0, 2 + 1.5 * 8])
     assert c.Lambda == pytest.approx(2 * 0.25 + 14 * c.sigma * 0.2)
     # Uniform policy: state 0 with (.7 + .4) / 2 = .55 for agent 1 and (.7 + .3) / 2 = .5 for agent 2.
     np.testing.assert_allclose(c.lam_each, [0.475 / 2, 0.45 / 2, 0.5 / 2])
@@ -75,7 +75,7 @@ def test_by_hand():
     for name, value in expected.items():
         assert getattr(c, name) == pytest.approx(value), name
     floor = (c.C_1 + 6 / c.w) * c.Lambda**2 + 1e-6 * c.C_2 / 2 + 1e-12 * c.C_3 + 1e-18 * c.C_4
-    assert [c.B] == pytest.approx([floor / c.w])
+    np.testing.assert_allclose([c.B], [floor / c.w])
     assert c.alpha_printed == pytest.approx(c.w / (2120 * (18 + math.log(2 / (0.4 * c.w)))))
 
 
@@ -85,7 +85,7 @@ def test_softmax_and_projection_by_hand():
     assert c.L == 1e-5
     assert c.G_bar == 9.0
     G = 2 * (18 + 2) / (1 - 16 * 25e-6 * GAMMA)
-    assert [c.G, c.H] == pytest.approx([G, 2 + 1.5 * G])
+    np.testing.assert_allclose([c.G, c.H], [G, 2 + 1.5 * G])
     smooth = c.H * 1e-5 * c.sigma
     assert c.C_back == pytest.approx(c.tau * 1e-5 * c.C_prog)
     assert c.C_var == pytest.approx(
@@ -130,6 +130,7 @@ def test_decaying_steps():
     assert last.tau > first.tau
     lag = last.tau + 5
     assert last.C_alpha == pytest.approx(1 + lag / 1000)  # alpha_0 / alpha_lag
+    assert last.alpha_limit < first.alpha_limit  # the last step looks back further
 
 
 def test_greedy_warns_and_keeps_what_stays_valid():
@@ -230,8 +231,10 @@ def test_contraction_of_many_parameters(monkeypatch, discount):
 def test_published_setting():
     c = constants(fs.paper.fleet(agents=3), fs.FedSARSA())
     assert c.L == 0.01
-    assert [c.G] == pytest.approx([5 * 10 / 0.8])
+    np.testing.assert_allclose([c.G], [5 * 10 / 0.8])
     assert c.lam == pytest.approx(1 / 25, rel=1e-2)
+    assert c.scalars()["lam"] == c.lam
+    assert "theta_star" not in c.scalars()
     # The paper's own experiments are far outside its theory.
     assert condition(c, "smooth policy").margin < 1e-3
     assert condition(c, "step size").margin < 1e-4

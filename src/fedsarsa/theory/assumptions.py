@@ -7,6 +7,7 @@ import math
 
 import numba
 import numpy as np
+from numpy.typing import NDArray
 
 from fedsarsa._checks import Floats
 from fedsarsa.learning.policies import EpsilonGreedy, FixedPolicy, Policy, Softmax
@@ -16,6 +17,8 @@ from fedsarsa.worlds.kernels import Kernel, ShiftKernel
 LEAST_RHO = 1e-6
 # How many steps ahead to look for a contraction where single steps give none.
 LOOK_AHEAD = 200
+
+IN_PLACE = np.zeros(1, np.int64)
 
 
 def lipschitz(policy: Policy, actions: int) -> float:
@@ -39,12 +42,12 @@ def mixing(kernel: Kernel) -> tuple[float, float]:
     over k steps with the least probability of each move that any policy leaves: delta_k^(1/k), 2/delta_k.
     """
     if isinstance(kernel, ShiftKernel):
-        # Rotating both rows changes nothing: one of the two need not be rotated.
-        shifts = np.subtract.outer(np.arange(kernel.states), np.arange(kernel.actions)).T % kernel.states
-        rotated = np.moveaxis(kernel.P0[:, shifts], 1, 0).reshape(-1, kernel.states)
-        overlap = _least_overlap(kernel.P0, np.ascontiguousarray(rotated))
+        # Rotating both rows changes nothing: one of the two need not be rotated. Written twice side by
+        # side, a row holds all its rotations.
+        twice = np.hstack([kernel.P0, kernel.P0])
+        overlap = _least_overlap(kernel.P0, twice, kernel.states - np.arange(kernel.actions))
     else:
-        overlap = _least_overlap(kernel.rows, kernel.rows)
+        overlap = _least_overlap(kernel.rows, kernel.rows, IN_PLACE)
     if 1 - overlap < 1:
         return 2.0, max(1 - overlap, LEAST_RHO)
     best = (math.inf, 1.0)
@@ -53,7 +56,7 @@ def mixing(kernel: Kernel) -> tuple[float, float]:
         moves = _least_moves(kernel, moves)
         if not moves.any():  # some policy avoids every state: no number of steps will do
             break
-        delta = max(1 - _least_overlap(moves, moves), LEAST_RHO)
+        delta = max(1 - _least_overlap(moves, moves, IN_PLACE), LEAST_RHO)
         if delta < 1:
             found = (2 / delta, delta ** (1 / k))
             best = min(best, found, key=lambda pair: perturbation(*pair))
@@ -84,13 +87,16 @@ def _least_moves(kernel: Kernel, ahead: Floats) -> Floats:
 
 # The sum over states may be reordered: that is what lets it use vector instructions.
 @numba.njit(nogil=True, cache=True, fastmath={"reassoc", "nsz", "nnan"})
-def _least_overlap(left: Floats, right: Floats) -> float:
-    """The least sum_t min(left(i, t), right(j, t)) over all i and j."""
+def _least_overlap(left: Floats, right: Floats, offsets: NDArray[np.int64]) -> float:
+    """The least sum_t min(left(i, t), right(j, offset + t)) over all i, j and offsets."""
     least = 1.0
-    for i in range(left.shape[0]):
+    states = left.shape[1]
+    for offset in offsets:
         for j in range(right.shape[0]):
-            overlap = 0.0
-            for t in range(left.shape[1]):
-                overlap += min(left[i, t], right[j, t])
-            least = min(least, overlap)
+            row = right[j, offset : offset + states]
+            for i in range(left.shape[0]):
+                overlap = 0.0
+                for t in range(states):
+                    overlap += min(left[i, t], row[t])
+                least = min(least, overlap)
     return least

@@ -34,7 +34,7 @@ class Condition:
     def margin(self) -> float:
         """limit / value: above 1 there is room, below 1 it is missed by that factor."""
         if self.value == 0:
-            return math.inf
+            return math.inf if self.holds else 0.0
         return self.limit / self.value
 
 
@@ -50,7 +50,7 @@ def check(
     """Every condition of the theory; ``points`` are fixed points of the central MDP and the worlds."""
     s, alpha = scale, float(alphas[0])
     smooth = math.inf if s.H * s.sigma == 0 else s.w / (s.H * s.sigma)
-    limit, printed = step_limit(s), printed_step_limit(s)
+    limit, printed = step_limit(s, float(alphas[-1]) / alpha), printed_step_limit(s)
     norm = math.nan if points is None else float(np.linalg.norm(points, axis=1).max())
     needs_radius = problem.radius is None and not isinstance(problem.features, Aggregation)
     dim = problem.features.dim

@@ -28,7 +28,8 @@ class Constants:
     Attributes
     ----------
     N, S, A, K : int
-        Agents, states, actions, and local steps per round (infinite where the server never averages).
+        Agents, states, actions, and local steps per round (a float; infinite where the server never
+        averages).
     R, gamma : float
         Reward cap and discount factor (``sec:pre-mdp``).
     eps_p, eps_r : float
@@ -63,7 +64,8 @@ class Constants:
     alpha_0, alpha_last : float
         First and last step size.
     alpha_limit, alpha_printed : float
-        The largest constant step size that the proofs allow, and the one that ``cor:err-con`` prints.
+        The largest first step size that the proofs allow (steps decaying by the same share), and the
+        constant one that ``cor:err-con`` prints.
     tau : int
         ceil((log alpha_last - log m) / log rho) (``eq:tau``).
     beta : float
@@ -133,6 +135,11 @@ class Constants:
     def lambda_(self) -> float:
         """The paper's lambda, ``lam``."""
         return self.lam
+
+    def scalars(self) -> dict[str, float]:
+        """Every constant that is one number, by name."""
+        named = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: value for name, value in named.items() if isinstance(value, (int, float))}
 
     @property
     def applies(self) -> bool:
@@ -206,7 +213,7 @@ def compute(fleet: Fleet, algo: FedSARSA, steps: int | None = None) -> Constants
         theta_each=None if points is None else points[agents[1:]],
         alpha_0=alpha_0,
         alpha_last=float(alphas[-1]),
-        alpha_limit=step_limit(scale),
+        alpha_limit=step_limit(scale, float(alphas[-1]) / alpha_0),
         alpha_printed=printed_step_limit(scale),
         B=(floor + 6 / w * Lambda * Lambda) / w if w > 0 else math.inf,
         conditions=check(problem, alphas, scale, G_bar, points, visited, failure),

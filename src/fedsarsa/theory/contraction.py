@@ -10,7 +10,7 @@ from fedsarsa.theory.operators import Operators, average
 
 # Above this many parameters the eigenvalue is found from S x S matrices instead of a d x d one.
 DENSE = 400
-HALVINGS = 60
+PRECISION = 1e-10
 # Eigenvalues below this share of the largest entry of Phi are rounding.
 ROUNDING = 1e-13
 
@@ -52,10 +52,8 @@ def _diagonal_case(one: Operators, visited: NDArray[np.bool_]) -> float:
     swap = np.roll(np.eye(2 * states), states, axis=0) * (2 / one.discount)
     low = (1 - one.discount) * phi.min()
     high = (phi - one.discount * (inflow * ahead).sum(axis=0)).min()
-    for _ in range(HALVINGS):
+    while high - low > PRECISION * high:
         middle = (low + high) / 2
-        if middle in (low, high):
-            break
         small = swap - (factors / (phi - middle)) @ factors.T
         if (np.linalg.eigvalsh(small) < 0).sum() == states:
             low = middle

@@ -42,7 +42,10 @@ def fixed_point(mdp: FiniteMDP, features: Features, policy: Policy) -> Floats:
 
 
 def federated_point(
-    fleet: Fleet, features: Features, policy: Policy, weights: ArrayLike | None = None
+    fleet: Fleet | Sequence[FiniteMDP],
+    features: Features,
+    policy: Policy,
+    weights: ArrayLike | None = None,
 ) -> Floats:
     """The root of the agents' mean semi-gradient, (d,): where FedSARSA really tends.
 
@@ -56,6 +59,7 @@ def federated_point(
     weights : (N,), optional
         The server's weights; 1/N unless given.
     """
+    fleet = fleet if isinstance(fleet, Fleet) else Fleet(fleet)
     shares = np.full(len(fleet), 1 / len(fleet)) if weights is None else np.asarray(weights, float)
     shares = _checks.distribution("weights", shares)
     if shares.shape != (len(fleet),):

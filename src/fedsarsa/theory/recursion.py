@@ -125,8 +125,10 @@ def recursion(scale: Scale, alphas: Floats, repaired: bool) -> Recursion:
     )
 
 
-def step_limit(scale: Scale) -> float:
-    """The largest constant step size that the proof of Theorem ``thm`` allows; 0 where none is.
+def step_limit(scale: Scale, decay: float = 1.0) -> float:
+    """The largest first step size that the proof of Theorem ``thm`` allows; 0 where none is.
+
+    ``decay`` is the last step size over the first: tau is that of the last.
 
     4 K alpha <= 1 (``lem:drift``), 132 alpha (tau + K) <= 1 (``cor:msv``), and with the largest beta that
     8 beta + 64 alpha <= w leaves, 132 alpha (tau + 2K) <= beta (``sec:thm-pf``). The condition printed in
@@ -137,7 +139,7 @@ def step_limit(scale: Scale) -> float:
         return 0.0
 
     def allowed(alpha: float) -> bool:
-        tau = backtrack(alpha, s.m, s.rho) + 1
+        tau = backtrack(alpha * decay, s.m, s.rho) + 1
         beta = (s.w - 64 * alpha) / 8
         return 4 * s.K * alpha <= 1 and 132 * alpha * max(tau + s.K, (tau + 2 * s.K) / beta) <= 1
 
