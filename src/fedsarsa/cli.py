@@ -1,4 +1,4 @@
-"""The command: ``fedsarsa train``, ``fedsarsa reproduce``, ``fedsarsa bench``."""
+"""The command ``fedsarsa``: train, reproduce, theory, plan, bench."""
 
 from pathlib import Path
 from typing import Annotated
@@ -17,6 +17,7 @@ app = typer.Typer(
 )
 console = Console()
 
+Config = Annotated[Path, typer.Argument(help="A TOML file; see the examples folder.")]
 Out = Annotated[Path, typer.Option(help="Directory for the results; made if it is not there.")]
 
 
@@ -37,7 +38,7 @@ def options(
 
 @app.command()
 def train(
-    config: Annotated[Path, typer.Argument(help="A TOML file; see the examples folder.")],
+    config: Config,
     out: Out = Path("results"),
 ) -> None:
     """Train what CONFIG describes; write history.nc and a summary to OUT.
@@ -108,6 +109,32 @@ def reproduce(
         )
     console.print(table)
     console.print(f"wrote {out / 'published.png'} and .pdf, and a history per fleet size")
+
+
+@app.command("theory")
+def show_theory(config: Config) -> None:
+    """Print what is known before training: assumptions, constants, bounds and the error to expect."""
+    from fedsarsa.experiments import config as configs
+    from fedsarsa.experiments import theory_report
+
+    settings = configs.load(config)
+    fleet = settings.fleet.build(config.parent)
+    theory_report.show(console, fleet, settings.algorithm.build(), settings.training.steps)
+
+
+@app.command()
+def plan(
+    config: Config,
+    target: Annotated[float, typer.Option(help="Mean squared error to reach.")],
+) -> None:
+    """Print the N, K and step size that reach a target error, and which agents gain by federating."""
+    from fedsarsa import theory
+    from fedsarsa.experiments import config as configs
+
+    settings = configs.load(config)
+    fleet = settings.fleet.build(config.parent)
+    answer = theory.plan(fleet, settings.algorithm.build(), target)
+    console.print(str(answer), highlight=False, markup=False)
 
 
 @app.command()

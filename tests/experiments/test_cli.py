@@ -124,6 +124,36 @@ def test_reproduce_makes_table_figure_and_histories(tmp_path):
     assert (tmp_path / "published.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_theory_and_plan_print_tables(tmp_path):
+    config = tmp_path / "small.toml"
+    config.write_text(SMALL + "\n[algorithm]\nfeatures = { d1 = 2, d2 = 2 }\n")
+    shown = command("theory", config)
+    assert shown.returncode == 0, shown.stderr
+    for words in (
+        "What the theory asks",
+        "thm:fix-drift",
+        "contraction rate",
+        "Mean squared error to expect",
+    ):
+        assert words in shown.stdout
+    planned = command("plan", config, "--target", 1.0)
+    assert planned.returncode == 0, planned.stderr
+    assert "To reach a mean squared error of 1:" in planned.stdout
+    assert "verdict" in planned.stdout
+    hopeless = command("plan", config, "--target", 1e-12)
+    assert hopeless.returncode == 2
+    assert "the smallest error reachable" in hopeless.stderr.replace("\n", " ")
+
+
+def test_theory_that_does_not_apply_says_so(tmp_path):
+    config = tmp_path / "greedy.toml"
+    config.write_text(SMALL + '\n[algorithm]\npolicy = { kind = "greedy" }\n')
+    shown = command("theory", config)
+    assert shown.returncode == 0, shown.stderr
+    assert "does not apply" in shown.stdout
+    assert "no prediction: policy must change smoothly" in shown.stdout
+
+
 def test_help_and_version():
     assert fs.__version__ in command("--version").stdout
     for words in (["--help"], ["train", "--help"], ["bench", "--help"], ["reproduce", "--help"]):

@@ -8,4 +8,13 @@ from fedsarsa.theory.fixed_points import federated_point, fixed_point
 from fedsarsa.theory.planning import plan
 from fedsarsa.theory.prediction import predict
 
-__all__ = ["bounds", "constants", "decompose", "evaluate", "federated_point", "fixed_point", "plan", "predict"]
+__all__ = [
+    "bounds",
+    "constants",
+    "decompose",
+    "evaluate",
+    "federated_point",
+    "fixed_point",
+    "plan",
+    "predict",
+]

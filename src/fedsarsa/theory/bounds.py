@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedsarsa import _checks
+from fedsarsa._blas import single_threaded
 from fedsarsa._checks import Floats
 from fedsarsa.federation.fedsarsa import FedSARSA
 from fedsarsa.theory.constants import Constants, compute
@@ -48,6 +49,7 @@ class Bounds:
         return found[_checks.choice("name", name, found)]
 
 
+@single_threaded
 def bounds(
     fleet: Fleet | Sequence[FiniteMDP], algo: FedSARSA, steps: int, theta0: ArrayLike | None = None
 ) -> Bounds:

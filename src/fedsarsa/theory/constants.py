@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
+from fedsarsa._blas import single_threaded
 from fedsarsa._checks import Floats
 from fedsarsa.federation.fedsarsa import FedSARSA
 from fedsarsa.federation.problem import Problem
@@ -171,6 +172,7 @@ def constants(fleet: Fleet | Sequence[FiniteMDP], algo: FedSARSA, steps: int | N
     return result
 
 
+@single_threaded
 def compute(fleet: Fleet, algo: FedSARSA, steps: int | None = None) -> Constants:
     """As `constants`, without its warning."""
     problem = algo.problem(fleet, steps or 1, runs=1, seed=0)

@@ -3,8 +3,8 @@
 With e = theta-bar_t - theta, theta a reference, one step changes ||e||^2 on average by
 
 - *descent*: 2 alpha <e, g-bar(theta-bar) - g-bar(theta)>, the central MDP's contraction, negative;
-- *heterogeneity*: 2 alpha <e, mean_i g-bar_i(theta-bar) - g-bar(theta-bar) + g-bar(theta)>, the pull away from
-  the reference; for the lemma's own reference theta_* the last part is zero;
+- *heterogeneity*: 2 alpha <e, mean_i g-bar_i(theta-bar) - g-bar(theta-bar) + g-bar(theta)>, the pull away
+  from the reference; for the lemma's own reference theta_* the last part is zero;
 - *drift*: 2 alpha <e, mean_i (g-bar_i(theta_i) - g-bar_i(theta-bar))>, agents that have left theta-bar;
 - *variance*: alpha^2 E||mean_i g_i||^2;
 - *markov*: gradient progress, mixing and backtracking. Each needs a virtual trajectory of its own, but
@@ -21,6 +21,7 @@ import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
 from fedsarsa import _checks
+from fedsarsa._blas import single_threaded
 from fedsarsa._checks import Floats
 from fedsarsa.federation.fedsarsa import FedSARSA
 from fedsarsa.federation.history import History
@@ -59,6 +60,7 @@ class _Mean(NamedTuple):
     slope: float
 
 
+@single_threaded
 def decompose(
     history: History,
     fleet: Fleet,

@@ -7,6 +7,7 @@ import xarray as xr
 from numpy.typing import ArrayLike
 
 from fedsarsa import _checks
+from fedsarsa._blas import single_threaded
 from fedsarsa._checks import Floats
 from fedsarsa.federation.fedsarsa import FedSARSA
 from fedsarsa.theory.stationary import long_run_distribution
@@ -17,6 +18,7 @@ from fedsarsa.worlds.fleet import Fleet
 IMPROVEMENT = 1e-12
 
 
+@single_threaded
 def evaluate(fleet: Fleet | Sequence[FiniteMDP], algo: FedSARSA, theta: ArrayLike) -> xr.Dataset:
     """Every agent's exact return under the policy Gamma(theta), beside its own optimum.
 

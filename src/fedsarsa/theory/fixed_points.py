@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedsarsa import _checks
+from fedsarsa._blas import single_threaded
 from fedsarsa._checks import Floats
 from fedsarsa.learning.features import FeatureMap, Features
 from fedsarsa.learning.policies import Policy, Softmax
@@ -26,6 +27,7 @@ RESTARTS = 20
 NEWTON_DIM = 1000  # the Jacobian of more parameters takes longer than it is worth
 
 
+@single_threaded
 def fixed_point(mdp: FiniteMDP, features: Features, policy: Policy) -> Floats:
     """theta_*, (d,): E[phi(s, a) (r + discount phi(s', a')'theta - phi(s, a)'theta)] = 0.
 
@@ -41,6 +43,7 @@ def fixed_point(mdp: FiniteMDP, features: Features, policy: Policy) -> Floats:
     return _Search([mdp], np.ones(1), features.on(mdp.states, mdp.actions), policy).root()
 
 
+@single_threaded
 def federated_point(
     fleet: Fleet | Sequence[FiniteMDP],
     features: Features,

@@ -9,6 +9,7 @@ import xarray as xr
 from numpy.typing import ArrayLike
 
 from fedsarsa import _checks
+from fedsarsa._blas import single_threaded
 from fedsarsa.federation.fedsarsa import FedSARSA
 from fedsarsa.theory.horizons import Mooring, rounds_until
 from fedsarsa.theory.prediction import SLOW, predict, vector
@@ -85,6 +86,7 @@ class Plan:
         return "\n".join(lines)
 
 
+@single_threaded
 def plan(
     fleet: Fleet,
     algo: FedSARSA,

@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike
 from scipy.interpolate import PchipInterpolator
 
 from fedsarsa import _checks
+from fedsarsa._blas import single_threaded
 from fedsarsa._checks import Floats
 from fedsarsa.federation.fedsarsa import FedSARSA
 from fedsarsa.federation.problem import Problem
@@ -99,6 +100,7 @@ class Prediction:
         )
 
 
+@single_threaded
 def predict(
     fleet: Fleet,
     algo: FedSARSA,

@@ -1,0 +1,131 @@
+"""Theory as tables: what a fleet and an algorithm are, what the paper promises, what to expect."""
+
+import math
+import warnings
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from fedsarsa import theory
+from fedsarsa.federation.fedsarsa import FedSARSA
+from fedsarsa.theory.bounds import Bounds
+from fedsarsa.theory.constants import Constants
+from fedsarsa.theory.prediction import Prediction
+from fedsarsa.worlds.fleet import Fleet
+
+# Shares of the training at which the predicted curve is shown.
+MOMENTS = (0.0, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+
+LETTERS = {
+    "eps_p": "kernel heterogeneity, measured",
+    "eps_r": "reward heterogeneity, measured",
+    "R": "reward cap",
+    "m": "mixing, any policy: distance at most m rho^t",
+    "rho": "mixing, any policy",
+    "rate": "mixing rate under the fixed points' own policies",
+    "sigma": "sensitivity of stationary distributions",
+    "L": "Lipschitz constant of the policy",
+    "lam": "smallest eigenvalue of Phi = E(phi phi') (exploration)",
+    "w": "contraction rate",
+    "G": "bound of the parameters' norm",
+    "H": "bound of a semi-gradient's norm",
+    "Lambda": "heterogeneity of semi-gradients",
+    "tau": "backtracking period",
+    "beta": "constant of Young's inequality",
+    "C_drift": "client drift",
+    "C_prog": "parameter progress",
+    "C_back": "backtracking",
+    "C_var": "gradient variance",
+    "C_1": "heterogeneity in Theorem thm",
+    "C_2": "noise / N in Theorem thm",
+    "C_3": "third order in Theorem thm",
+    "C_4": "fourth order in Theorem thm",
+    "B": "squared radius of the ball in cor:err-con",
+}
+
+
+def show(console: Console, fleet: Fleet, algo: FedSARSA, steps: int) -> None:
+    """Print assumptions, constants, bounds and the prediction for a training of ``steps`` steps."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what they say stands in the tables
+        bounds = theory.bounds(fleet, algo, steps)
+    console.print(assumptions_table(bounds.constants))
+    console.print(constants_table(bounds.constants))
+    console.print(bounds_table(bounds))
+    if bounds.federated is not None and bounds.constants.theta_star is not None:
+        apart = np.linalg.norm(bounds.federated - bounds.constants.theta_star)
+        console.print(f"distance of the federated point from the central fixed point: {apart:.4g}")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # shown below
+            prediction = theory.predict(fleet, algo, steps)
+    except ValueError as error:
+        console.print(f"no prediction: {error}", markup=False)
+        return
+    console.print(prediction_table(prediction))
+    console.print(f"the error ends at {prediction.floor:.4g}, of which bias {prediction.bias:.4g}")
+    for note in prediction.warnings:
+        console.print(f"warning: {note}", markup=False)
+
+
+def assumptions_table(constants: Constants) -> Table:
+    """Which conditions of the theory hold, and by how much."""
+    table = Table(title="What the theory asks", title_justify="left")
+    for name in ("condition", "value", "limit", "holds", "room"):
+        table.add_column(name, justify="left" if name == "condition" else "right")
+    for condition in constants.conditions:
+        holds = ("yes" if condition.holds else "no") if condition.needed else "(not needed)"
+        table.add_row(
+            condition.name,
+            _number(condition.value),
+            _number(condition.limit),
+            holds,
+            _number(condition.margin),
+        )
+    return table
+
+
+def constants_table(constants: Constants) -> Table:
+    """The paper's constants by their letters."""
+    table = Table(title="Constants of the paper", title_justify="left")
+    table.add_column("constant")
+    table.add_column("value", justify="right")
+    table.add_column("meaning")
+    values = constants.scalars()
+    for letter, meaning in LETTERS.items():
+        table.add_row(letter, _number(values[letter]), meaning)
+    return table
+
+
+def bounds_table(bounds: Bounds) -> Table:
+    """Every bound beside the exact value, where there is one."""
+    table = Table(title="Bounds", title_justify="left")
+    table.add_column("inequality")
+    for name in ("exact", "bound", "applies"):
+        table.add_column(name, justify="right")
+    table.add_column("why")
+    for row in bounds:
+        exact = "" if row.exact is None else _number(row.exact)
+        table.add_row(row.name, exact, _number(row.bound), "yes" if row.applies else "no", row.reason)
+    return table
+
+
+def prediction_table(prediction: Prediction) -> Table:
+    """The error to expect along the training, and what it is made of."""
+    table = Table(title="Mean squared error to expect", title_justify="left")
+    for name in ("t", "mse", "transient", "bias", "variance"):
+        table.add_column(name, justify="right")
+    last = prediction.data.sizes["t"] - 1
+    for place in sorted({round(share * last) for share in MOMENTS}):
+        at = prediction.data.isel(t=place)
+        parts = (float(at[name]) for name in ("mse", "transient", "variance"))
+        mse, transient, variance = (_number(part) for part in parts)
+        table.add_row(str(int(at["t"])), mse, transient, _number(prediction.bias), variance)
+    return table
+
+
+def _number(value: float) -> str:
+    if math.isnan(value):
+        return "-"
+    return "infinite" if math.isinf(value) else f"{value:.4g}"
