@@ -45,7 +45,7 @@ def test_thinned_records_are_some_of_all_records():
 @pytest.mark.parametrize("engine", ENGINES)
 def test_stretches_of_any_length_give_the_same_history(engine, monkeypatch):
     whole = small().train(fleet(), 100, runs=2, engine=engine)
-    monkeypatch.setattr("fedsarsa.federation.training.stretch_length", lambda problem, pace: 15)
+    monkeypatch.setattr("fedsarsa.federation.training.STRETCH_SECONDS", 1e-9)
     pieces = small().train(fleet(), 100, runs=2, engine=engine)
     assert pieces.data.equals(whole.data)
 
@@ -203,7 +203,7 @@ def test_settings_that_do_not_fit_the_fleet():
 
 
 def test_interrupted_training_goes_on_where_it_stopped(tmp_path, monkeypatch):
-    monkeypatch.setattr("fedsarsa.federation.training.stretch_length", lambda problem, pace: 10)
+    monkeypatch.setattr("fedsarsa.federation.training.STRETCH_SECONDS", 1e-9)
     algo = fs.FedSARSA(fs.OneHot(), fs.Softmax(1.0), fs.LinearDecay(3.0, 9.0), sync_every=5)
     whole = algo.train(fleet(), 103, runs=2, record_every=2)
     path = tmp_path / "checkpoint.nc"
@@ -251,7 +251,7 @@ def test_a_killed_training_leaves_a_whole_checkpoint(tmp_path):
     program = textwrap.dedent(f"""
         import fedsarsa as fs, fedsarsa.federation.training as training
         training.CHECKPOINT_SECONDS = -1.0
-        training.stretch_length = lambda problem, pace: 100
+        training.STRETCH_SECONDS = 1e-9
         fs.FedSARSA().train(fs.paper.fleet(5), 50_000_000, runs=2, checkpoint={str(path)!r}, record_every=100)
     """)
     child = subprocess.Popen([sys.executable, "-c", program])
@@ -264,5 +264,5 @@ def test_a_killed_training_leaves_a_whole_checkpoint(tmp_path):
     import xarray as xr
 
     saved = xr.load_dataset(path, engine="h5netcdf")
-    assert saved.attrs["t"] % 100 == 0
+    assert 0 < saved.attrs["t"] < 50_000_000
     assert np.isfinite(saved["theta"]).all()

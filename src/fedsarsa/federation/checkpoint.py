@@ -7,19 +7,21 @@ import numpy as np
 import xarray as xr
 
 from fedsarsa import _files
+from fedsarsa._checks import Floats
 from fedsarsa.federation.problem import Problem, State, Synchronisations
 
 KIND = "checkpoint"
 
 
-def fingerprint(problem: Problem, theta0: np.ndarray, record_every: int) -> str:
-    """A digest of all that decides a training: two with the same one have the same history."""
+def fingerprint(problem: Problem, engine: str, theta0: Floats, record_every: int) -> str:
+    """A digest of all that decides a training and the state of its engine."""
     digest = hashlib.sha256()
 
     def add(*items: object) -> None:
         for item in items:
             data = np.ascontiguousarray(item).tobytes() if isinstance(item, np.ndarray) else item
             digest.update(data if isinstance(data, bytes) else repr(data).encode())
+            digest.update(b";")
 
     for world in problem.fleet.worlds:
         add(world.kernel.rows, world.kernel.shift, world.actions, world.reward, world.initial)
@@ -28,7 +30,7 @@ def fingerprint(problem: Problem, theta0: np.ndarray, record_every: int) -> str:
     add(type(features).__name__, *vars(features).values())
     add(type(problem.policy).__name__, *vars(problem.policy).values())
     add(problem.schedules, problem.schedule_of, problem.sync_every, problem.radius, problem.weights)
-    add(problem.steps, problem.runs, problem.seed, theta0, record_every)
+    add(problem.steps, problem.runs, problem.seed, engine, theta0, record_every)
     return digest.hexdigest()
 
 
@@ -42,6 +44,7 @@ def save(path: Path, mark: str, state: State, seen: Synchronisations) -> None:
                 "actions": (("run", "agent"), state.actions),
                 "server": (("run", "d"), state.central),
                 "weighted_sum": (("run", "d"), state.weighted_sum),
+                "progress": (("run", "agent", "kept"), state.progress),
                 "failed_at": ("run", state.failed_at),
                 "central": (("run", "record", "d"), seen.central),
                 "drift": (("run", "record"), seen.drift),
@@ -67,6 +70,7 @@ def load(path: Path, mark: str) -> tuple[State, Synchronisations]:
         actions=data["actions"].values,
         central=data["server"].values,
         weighted_sum=data["weighted_sum"].values,
+        progress=data["progress"].values,
         failed_at=data["failed_at"].values,
     )
     return state, Synchronisations(data["central"].values, data["drift"].values)

@@ -58,9 +58,12 @@ class State:
     states, actions : (R, N) uint32
         The pair (s, a) each agent holds.
     central : (R, d)
-        The server's parameter, or the plain average of the local ones since the last synchronisation.
-    weighted_sum : (R, d)
-        Sum of (a + t) theta-bar_t over the time steps before ``t``, for theta-tilde.
+        The server's parameter at the last synchronisation; after the last step the weighted average of the
+        local ones. (The reference engine keeps that average at every step.)
+    weighted_sum, progress : (R, d), (R, N, d)
+        For theta-tilde: the sum of (a + t) theta-bar_t over past time steps. The cpu engine adds a round when
+        it is over and gathers what the round's updates bring to it in ``progress``; the reference engine
+        adds every step. Empty without theta-tilde.
     failed_at : (R,) int64
         Step at which a run's parameters stopped being finite; such a run is not continued.
     """
@@ -71,6 +74,7 @@ class State:
     actions: NDArray[np.uint32]
     central: Floats
     weighted_sum: Floats
+    progress: Floats
     failed_at: NDArray[np.int64]
 
 
@@ -101,6 +105,7 @@ def first_state(problem: Problem, theta0: Floats) -> State:
         actions=np.zeros((runs, agents), np.uint32),
         central=np.stack([average(problem.weights, theta[run]) for run in range(runs)]),
         weighted_sum=np.zeros((runs, dim)),
+        progress=np.zeros((runs, agents, dim if problem.average_offset is not None else 0)),
         failed_at=np.full(runs, RUNNING, np.int64),
     )
 
@@ -110,5 +115,7 @@ def average(weights: Floats, theta: Floats) -> Floats:
 
     Every engine sums in this order, so that parameters equal in one engine are equal in all.
     """
-    total: Floats = np.add.reduce(weights[:, None] * theta, axis=0)
+    total = np.zeros(theta.shape[1])
+    for weight, own in zip(weights, theta, strict=True):
+        total += weight * own
     return total

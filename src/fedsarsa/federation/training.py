@@ -16,10 +16,12 @@ from fedsarsa.federation.problem import Problem, State, Synchronisations, first_
 from fedsarsa.federation.progress import reporting
 
 CHECKPOINT_SECONDS = 60.0
+STRETCH_SECONDS = 0.25  # between two looks at progress, interrupts and checkpoints
+STRETCH_NUMBERS = 4_000_000  # numbers a stretch may hold: 32 MB
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C between two stretches; what was done is in the checkpoint, if there is one."""
+    """Ctrl-C, taken between two stretches; what was done is in the checkpoint, if there is one."""
 
 
 def train(
@@ -31,40 +33,47 @@ def train(
     path: Path | None,
 ) -> tuple[State, Synchronisations]:
     """Train to the end, or from the checkpoint at ``path`` to the end."""
-    mark = checkpoint.fingerprint(problem, theta0, record_every) if path else ""
+    mark = checkpoint.fingerprint(problem, engine.name, theta0, record_every) if path else ""
     if path is not None and path.exists():
         state, seen = checkpoint.load(path, mark)
     else:
         state, seen = first_state(problem, theta0), _nothing(problem)
         engine.start(state)
-    stretch = stretch_length(problem, engine.pace)
-    parts, saved = [seen], time.monotonic()
+    parts, saved, stretch = [seen], time.monotonic(), 1
     with _held_interrupt() as interrupted, reporting(problem, state.t, progress) as report:
-        while state.t < problem.steps:
-            part = engine.advance(state, min(stretch, _until_end(problem, state.t)))
+        while state.t < problem.steps and not interrupted.is_set():
+            begun = time.monotonic()
+            part = engine.advance(state, stretch_length(problem, state.t, stretch))
             parts.append(_thinned(problem, state.t, part, record_every))
             report(state.t)
-            due = time.monotonic() - saved > CHECKPOINT_SECONDS or interrupted.is_set()
-            if path is not None and due:
+            ended = time.monotonic()
+            stretch = _adapted(stretch, ended - begun)
+            if path is not None and (ended - saved > CHECKPOINT_SECONDS or interrupted.is_set()):
                 checkpoint.save(path, mark, state, _joined(parts))
                 saved = time.monotonic()
-            if interrupted.is_set() and state.t < problem.steps:
-                raise Interrupted(f"interrupted after {state.t} of {problem.steps} steps")
+    if interrupted.is_set():
+        raise Interrupted(f"interrupted after {state.t} of {problem.steps} steps")
     return state, _joined(parts)
 
 
-def stretch_length(problem: Problem, pace: int) -> int:
-    """Steps to take at once: whole rounds, about ``pace`` agent-steps, one round at least."""
-    steps = max(1, pace // (problem.agents * problem.runs))
-    every = problem.sync_every
-    return steps if every is None else max(1, steps // every) * every
+def stretch_length(problem: Problem, t: int, wanted: int) -> int:
+    """Steps to take at once from ``t``: about ``wanted``, whole rounds if one fits, else a part of one."""
+    # What a stretch holds in memory: step sizes of every schedule, records of every round.
+    wanted = min(wanted, max(1, STRETCH_NUMBERS // len(problem.schedules)))
+    left, every = problem.steps - t, problem.sync_every
+    if every is None:
+        return min(wanted, left)
+    to_next = every - t % every
+    rounds = min(wanted // every, left // every)
+    if to_next < every or rounds == 0:
+        return min(wanted, to_next, left)
+    return min(rounds, max(1, STRETCH_NUMBERS // (problem.runs * problem.features.dim))) * every
 
 
-def _until_end(problem: Problem, t: int) -> int:
-    """Steps from ``t`` to the last synchronisation, or after it to the last step."""
-    left = problem.steps - t
-    every = problem.sync_every
-    return left if every is None or left < every else left // every * every
+def _adapted(stretch: int, seconds: float) -> int:
+    """The length of the next stretch, so that it takes about ``STRETCH_SECONDS``."""
+    factor = STRETCH_SECONDS / max(seconds, 1e-6)
+    return max(1, int(stretch * min(max(factor, 0.1), 10.0)))
 
 
 def _thinned(problem: Problem, end: int, seen: Synchronisations, record_every: int) -> Synchronisations:

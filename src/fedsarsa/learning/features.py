@@ -79,15 +79,23 @@ class DenseTable:
     # engine are then equal in all, and greedy policies break the same ties.
     def values(self, theta: Floats) -> Floats:
         """Q(s, a) = phi(s, a)'theta of every pair, (S, A)."""
-        return np.add.reduce(np.moveaxis(self.table, 2, 0) * theta[:, None, None], axis=0)
+        return _summed(self.table, theta)
 
     def values_at(self, theta: Floats, state: int) -> Floats:
         """Q(s, .) of one state, (A,)."""
-        return np.add.reduce(self.table[state].T * theta[:, None], axis=0)
+        return _summed(self.table[state], theta)
 
     def vector(self, state: int, action: int) -> Floats:
         """phi(s, a), (d,)."""
         return self.table[state, action]
+
+
+def _summed(vectors: Floats, theta: Floats) -> Floats:
+    """vectors (..., d) times theta (d,), added up from the first parameter to the last."""
+    total = vectors[..., 0] * theta[0]
+    for j in range(1, len(theta)):
+        total = total + vectors[..., j] * theta[j]
+    return total
 
 
 FeatureMap = Aggregation | DenseTable

@@ -1,6 +1,6 @@
 """Who runs the rounds. Every engine reproduces the trajectories of ``reference``."""
 
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from fedsarsa import _checks
 from fedsarsa.federation.problem import Problem, State, Synchronisations
@@ -9,10 +9,7 @@ from fedsarsa.federation.problem import Problem, State, Synchronisations
 class Engine(Protocol):
     """Trains a problem."""
 
-    @property
-    def pace(self) -> int:
-        """Agent-steps it takes in a fraction of a second."""
-        ...
+    name: ClassVar[str]
 
     def start(self, state: State) -> None:
         """Draw the first state of every agent, and its first action from Gamma(theta)."""

@@ -4,11 +4,12 @@ Short rounds lose more to waking threads than they win, so a team of runs belong
 start to end. Only a federation with long rounds and too few runs beside it is split by its agents.
 """
 
+import math
 import os
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numba.core import event
@@ -16,7 +17,7 @@ from numba.core import event
 from fedsarsa._checks import Floats
 from fedsarsa._numba import U64
 from fedsarsa.federation.engines import lanes
-from fedsarsa.federation.engines.lanes import Lanes, Plan, Team
+from fedsarsa.federation.engines.lanes import Lanes, Plan, Stretch, Team
 from fedsarsa.federation.problem import RUNNING, Problem, State, Synchronisations
 from fedsarsa.learning.features import Aggregation
 from fedsarsa.learning.policies import Softmax
@@ -27,13 +28,21 @@ LONG_ROUND = 20_000  # agent-steps per thread and round from which on agents are
 CACHE_COST = 64  # parameters per step of a round whose softmax is still worth handing out
 
 
+def available_cores() -> int:
+    """Cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 class CpuEngine:
     """Trains a problem on ``threads`` threads (all cores unless given)."""
 
+    name: ClassVar[str] = "cpu"
+
     def __init__(self, problem: Problem, threads: int | None = None) -> None:
         self.problem = problem
-        self.threads = threads or len(os.sched_getaffinity(0))
-        self.pace = 4_000_000 * self.threads
+        self.threads = threads or available_cores()
         with _announced():
             self.tables = tabulate(problem.fleet, problem.features, problem.policy)
         cached = (
@@ -45,8 +54,8 @@ class CpuEngine:
             world=problem.fleet.world_of.astype(np.uint32),
             schedule=problem.schedule_of.astype(np.uint32),
             weights=np.array(problem.weights),
-            radius=np.inf if problem.radius is None else problem.radius,
-            offset=-1.0 if problem.average_offset is None else problem.average_offset,
+            radius=math.inf if problem.radius is None else float(problem.radius),
+            offset=-1.0 if problem.average_offset is None else float(problem.average_offset),
             seed=U64(problem.seed),
             cached=cached,
         )
@@ -55,47 +64,40 @@ class CpuEngine:
         """Draw the first state of every agent, and its first action from Gamma(theta)."""
         team = self._team(state, 0, self.problem.runs)
         with _announced():
-            lanes.start(self.tables, self.plan, team, self._lanes(self.problem.runs), self._room(team))
+            lanes.start(
+                self.tables,
+                self.plan,
+                team,
+                self._lanes(state, 0, self.problem.runs),
+                lanes.room(self.tables, team),
+            )
 
     def advance(self, state: State, steps: int) -> Synchronisations:
         """Train every run for ``steps`` more steps, in place.
 
-        From a synchronisation on (or t = 0), to one or within the next round: the only stretches a
-        training asks for.
+        Either whole rounds, or a part of one round, which may end with its synchronisation.
         """
         problem = self.problem
-        every = problem.sync_every
-        synchronises = every is not None and steps % every == 0
-        length = every if every is not None and synchronises else steps
-        rounds = steps // length
+        stretch = _stretch(problem, state.t, steps)
         times = np.arange(state.t, state.t + steps)
         step_sizes = np.stack([schedule.at(times) for schedule in problem.schedules])
-        seen = rounds if synchronises else 0
-        central = np.full((problem.runs, seen, problem.features.dim), np.nan)
-        drift = np.full((problem.runs, seen), np.nan)
-        split = (
-            problem.runs < self.threads
-            and problem.agents * problem.runs * length >= LONG_ROUND * self.threads
-        )
+        records = stretch.rounds if stretch.synchronises else 0
+        central = np.full((problem.runs, records, problem.features.dim), np.nan)
+        drift = np.full((problem.runs, records), np.nan)
+        work = problem.agents * problem.runs * stretch.steps
+        split = problem.runs < self.threads and work >= LONG_ROUND * self.threads
         with _announced():
             train = self._train_by_agents if split else self._train_by_runs
-            train(state, step_sizes, length, rounds, synchronises, central, drift)
+            train(state, step_sizes, stretch, central, drift)
         learning = state.failed_at == RUNNING
-        if synchronises:
+        if stretch.synchronises:
             state.theta[learning] = state.central[learning, None, :]
         state.theta[~learning] = np.nan
         state.t += steps
         return Synchronisations(central, drift)
 
     def _train_by_runs(
-        self,
-        state: State,
-        step_sizes: Floats,
-        length: int,
-        rounds: int,
-        synchronises: bool,
-        central: Floats,
-        drift: Floats,
+        self, state: State, step_sizes: Floats, stretch: Stretch, central: Floats, drift: Floats
     ) -> None:
         """Teams of runs, each on one thread for the whole stretch."""
         runs = self.problem.runs
@@ -108,14 +110,10 @@ class CpuEngine:
                 self.tables,
                 self.plan,
                 team,
-                self._lanes(high - low),
+                self._lanes(state, low, high),
                 step_sizes,
-                state.t,
-                length,
-                rounds,
-                False,
-                synchronises,
-                self._room(team),
+                stretch,
+                lanes.room(self.tables, team),
                 central[low:high],
                 drift[low:high],
             )
@@ -123,63 +121,27 @@ class CpuEngine:
         self._map(train, range(0, runs, size))
 
     def _train_by_agents(
-        self,
-        state: State,
-        step_sizes: Floats,
-        length: int,
-        rounds: int,
-        synchronises: bool,
-        central: Floats,
-        drift: Floats,
+        self, state: State, step_sizes: Floats, stretch: Stretch, central: Floats, drift: Floats
     ) -> None:
         """One team; every round, its lanes are shared out among the threads."""
+        tables, plan = self.tables, self.plan
         team = self._team(state, 0, self.problem.runs)
-        rooms = [self._room(team) for _ in range(self.threads)]
-        learning, fresh = self._lanes(self.problem.runs), False
-        for k in range(rounds):
-            edges = np.linspace(0, len(learning.run), self.threads + 1).astype(int)
-            column, now = k * length, state.t + k * length
+        rooms = [lanes.room(tables, team) for _ in range(self.threads)]
+        learning = self._lanes(state, 0, self.problem.runs)
+        edges = np.linspace(0, len(learning.run), self.threads + 1).astype(int).tolist()
+        for k in range(stretch.rounds):
 
-            def steps(
-                part: int,
-                learning: Lanes = learning,
-                edges: Any = edges,
-                column: int = column,
-                now: int = now,
-                fresh: bool = fresh,
-            ) -> None:
+            def steps(part: int, k: int = k) -> None:
+                low, high = edges[part], edges[part + 1]
                 lanes.local_steps(
-                    self.tables,
-                    self.plan,
-                    team,
-                    learning,
-                    int(edges[part]),
-                    int(edges[part + 1]),
-                    step_sizes,
-                    column,
-                    now,
-                    length,
-                    fresh,
-                    rooms[part],
+                    tables, plan, team, learning, low, high, step_sizes, stretch, k, rooms[part]
                 )
 
             self._map(steps, range(self.threads))
             seen = np.stack([room.failed_at for room in rooms])
             first = np.where(seen == RUNNING, np.iinfo(np.int64).max, seen).min(axis=0)
             rooms[0].failed_at[:] = np.where((seen == RUNNING).all(axis=0), RUNNING, first)
-            lanes.settle(
-                self.tables,
-                self.plan,
-                team,
-                now,
-                length,
-                synchronises,
-                rooms[0],
-                k,
-                central,
-                drift,
-            )
-            fresh = synchronises
+            lanes.settle(tables, plan, team, stretch, k, rooms[0], central, drift)
 
     def _map(self, function: Callable[[int], None], items: range) -> None:
         """Call ``function`` on every item, on the engine's threads where that helps."""
@@ -193,7 +155,6 @@ class CpuEngine:
 
     def _team(self, state: State, low: int, high: int) -> Team:
         """The arrays of runs ``low`` to ``high``: views on ``state``."""
-        averaging = self.problem.average_offset is not None
         theta = state.theta[low:high].reshape(-1)
         dim = self.problem.features.dim if self.plan.cached else 0
         rows = dim // int(self.tables.width)
@@ -204,23 +165,35 @@ class CpuEngine:
             actions=state.actions[low:high].reshape(-1),
             central=state.central[low:high],
             weighted_sum=state.weighted_sum[low:high],
-            progress=np.zeros_like(theta) if averaging else np.empty(0),
+            progress=state.progress[low:high].reshape(-1),
             failed_at=state.failed_at[low:high],
             masses=np.empty((high - low, dim)),
             ladders=np.empty((high - low, dim + rows)),
             base=np.empty(high - low),
         )
 
-    def _lanes(self, runs: int) -> Lanes:
-        """Every agent of every run, agent by agent: neighbours share a world, and its cache lines."""
+    def _lanes(self, state: State, low: int, high: int) -> Lanes:
+        """Every agent of the runs that have not failed; neighbours share a world, and its cache lines."""
+        runs = np.flatnonzero(state.failed_at[low:high] == RUNNING).astype(np.uint64)
         agents = np.arange(self.problem.agents, dtype=np.uint64)
-        return Lanes(
-            run=np.tile(np.arange(runs, dtype=np.uint64), self.problem.agents),
-            agent=np.repeat(agents, runs),
-        )
+        return Lanes(run=np.tile(runs, len(agents)), agent=np.repeat(agents, len(runs)))
 
-    def _room(self, team: Team) -> lanes.Room:
-        return lanes.room(self.tables, team)
+
+def _stretch(problem: Problem, t: int, steps: int) -> Stretch:
+    """The stretch of ``steps`` steps from ``t`` on: whole rounds, or a part of one."""
+    every = problem.sync_every or problem.steps
+    begun = t // every * every
+    whole = t == begun and steps % every == 0
+    end, last = t + steps, min(begun + every, problem.steps)
+    return Stretch(
+        t=t,
+        steps=every if whole else steps,
+        rounds=steps // every if whole else 1,
+        begun=begun,
+        left=0 if whole else last - end,
+        ends=whole or end == last,
+        synchronises=problem.sync_every is not None and end % every == 0,
+    )
 
 
 class _Announcer(event.Listener):

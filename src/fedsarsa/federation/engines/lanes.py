@@ -1,8 +1,16 @@
 """Compiled rounds of FedSARSA for the agents of some runs, side by side.
 
 One agent's step waits for memory and for its own last result. So a block of agents (*lanes*) takes each
-phase of a step together: random words, next states, actions, updates; the processor always finds
-independent work. What a lane computes does not depend on the lanes beside it.
+phase of a step together, and the processor always finds independent work:
+
+    train                          for every round of a stretch
+      local_steps                    for every block of 16 lanes
+        enter                          pairs, parameters, softmax caches of the block
+        draw                           random numbers of the block for 16 steps at once
+        move, act, update, refresh     for every step: next states, next actions, parameters, caches
+      settle                         for every run: average, project, record
+
+What a lane computes does not depend on the lanes beside it.
 """
 
 import math
@@ -62,6 +70,22 @@ class Team(NamedTuple):
     masses: Floats
     ladders: Floats
     base: Floats
+
+
+class Stretch(NamedTuple):
+    """The steps that one call takes: ``rounds`` whole rounds of ``steps`` each, or ``steps`` steps of one round.
+
+    ``begun`` is when the first of these rounds began, ``left`` how many steps of the last one remain after
+    the stretch; ``ends`` says whether it is over then (none remain), ``synchronises`` whether the server acts.
+    """
+
+    t: int
+    steps: int
+    rounds: int
+    begun: int
+    left: int
+    ends: bool
+    synchronises: bool
 
 
 class Lanes(NamedTuple):
@@ -163,23 +187,15 @@ def train(
     team: Team,
     lanes: Lanes,
     step_sizes: Floats,
-    t: int,
-    steps: int,
-    rounds: int,
-    fresh: bool,
-    synchronises: bool,
+    stretch: Stretch,
     room: Room,
     central: Floats,
     drift: Floats,
 ) -> None:
-    """``rounds`` rounds of ``steps`` local steps; ``central`` (R, m, d) and ``drift`` (R, m) record them."""
-    for k in range(rounds):
-        now = t + k * steps
-        local_steps(
-            tables, plan, team, lanes, 0, len(lanes.run), step_sizes, k * steps, now, steps, fresh, room
-        )
-        settle(tables, plan, team, now, steps, synchronises, room, k, central, drift)
-        fresh = synchronises
+    """All steps of a stretch; ``central`` (R, m, d) and ``drift`` (R, m) record its synchronisations."""
+    for k in range(stretch.rounds):
+        local_steps(tables, plan, team, lanes, 0, len(lanes.run), step_sizes, stretch, k, room)
+        settle(tables, plan, team, stretch, k, room, central, drift)
 
 
 @kernel
@@ -191,30 +207,32 @@ def local_steps(
     low: int,
     high: int,
     step_sizes: Floats,
-    column: int,
-    t: int,
-    steps: int,
-    fresh: bool,
+    stretch: Stretch,
+    k: int,
     room: Room,
 ) -> None:
-    """``steps`` local steps from ``t`` on for lanes ``low`` to ``high``.
+    """The local steps of a stretch's k-th round for lanes ``low`` to ``high``.
 
-    ``step_sizes[u, column + k]`` is schedule u's at t + k; ``fresh`` starts from the central parameter.
+    ``step_sizes[u, j]`` is schedule u's at the j-th step of the stretch.
     """
+    steps, column = stretch.steps, k * stretch.steps
+    t = stretch.t + column
+    # Lanes begin a stretch with parameters of their own, later rounds with the central ones.
+    fresh = k > 0
     for begin in range(low, high, BLOCK):
         first, count = U64(begin), U64(min(BLOCK, high - begin))
         enter(tables, plan, team, lanes, first, count, fresh, room)
         for ahead in range(0, steps, AHEAD):
             some = min(AHEAD, steps - ahead)
             draw(tables, plan, lanes, team.first_run, first, count, t + ahead, some, room)
-            for k in range(some):
-                at = U64(k) * count
+            for i in range(some):
+                at = U64(i) * count
                 move(tables, count, at, room)
                 act(tables, plan, team, count, at, room)
-                step = ahead + k
+                step = ahead + i
                 # What theta-tilde gives to the steps of this round after this one: a + t each.
-                remaining = steps - 1 - step
-                rest = remaining * (plan.offset + t + 0.5 * (step + steps))
+                remaining = steps - 1 - step + stretch.left
+                rest = remaining * (plan.offset + t + step + 0.5 * (remaining + 1))
                 update(
                     tables, plan, team, lanes, first, count, step_sizes, column + step, t + step, rest, room
                 )
@@ -229,7 +247,7 @@ def local_steps(
 def enter(
     tables: Tables, plan: Plan, team: Team, lanes: Lanes, first: int, count: int, fresh: bool, room: Room
 ) -> None:
-    """Begin a round for a block of lanes: parameters, progress and caches."""
+    """Begin a round, or go on with one, for a block of lanes: pairs, parameters and caches."""
     agents, dim = U64(len(plan.world)), tables.dim
     size = U64(team.ladders.shape[1])
     for h in range(count):
@@ -244,9 +262,6 @@ def enter(
         if fresh:
             for j in range(dim):
                 team.theta[origin + j] = team.central[run, j]
-        if team.progress.size > 0:
-            for j in range(dim):
-                team.progress[origin + j] = 0.0
         if plan.cached:
             if fresh:
                 room.base[h] = team.base[run]
@@ -384,30 +399,31 @@ def settle(
     tables: Tables,
     plan: Plan,
     team: Team,
-    t: int,
-    steps: int,
-    synchronises: bool,
+    stretch: Stretch,
+    k: int,
     room: Room,
-    record: int,
     central: Floats,
     drift: Floats,
 ) -> None:
-    """End a round that began at ``t``: average, and if it synchronises, project, record and broadcast.
+    """End a stretch's k-th round: average, and if it synchronises, project, record and broadcast.
 
-    Lanes take the broadcast up when they enter the next round.
+    Lanes take the broadcast up when they enter the next round. A part of a round only notes failures.
     """
     failed_at, spread = room.failed_at, room.spread
+    begun = stretch.begun + k * stretch.steps
+    end = stretch.t + (k + 1) * stretch.steps
+    synchronises = stretch.synchronises
     for run in range(len(team.failed_at)):
         average = team.central[run]
-        if team.failed_at[run] == RUNNING and failed_at[run] == RUNNING:
+        if stretch.ends and team.failed_at[run] == RUNNING and failed_at[run] == RUNNING:
             if team.progress.size > 0:
-                gather(plan, team, t, steps, run)
+                gather(plan, team, begun, end - begun, run)
             distance = mean(plan, team, run, synchronises, spread)
             if synchronises:
                 project(average, plan.radius)
-                drift[run, record] = distance
+                drift[run, k] = distance
                 if not all_finite(average):
-                    failed_at[run] = t + steps - 1
+                    failed_at[run] = end - 1
                 elif plan.cached:
                     team.base[run] = highest(average, U64(0), tables.dim)
                     choice.mount(
@@ -420,15 +436,15 @@ def settle(
                         team.ladders[run],
                         U64(0),
                     )
-        if failed_at[run] != RUNNING:
+        if team.failed_at[run] == RUNNING and failed_at[run] != RUNNING:
             team.failed_at[run] = failed_at[run]
             for j in range(len(average)):
                 average[j] = np.nan
             if synchronises:
-                drift[run, record] = np.nan
+                drift[run, k] = np.nan
         if synchronises:
             for j in range(len(average)):
-                central[run, record, j] = average[j]
+                central[run, k, j] = average[j]
 
 
 @piece
@@ -459,7 +475,11 @@ def mean(plan: Plan, team: Team, run: int, measures: bool, spread: Floats) -> fl
 
 @piece
 def gather(plan: Plan, team: Team, t: int, steps: int, run: int) -> None:
-    """Add the weighted parameters of a round to theta-tilde's sum, before the average changes."""
+    """Add the weighted parameters of a round to theta-tilde's sum, before the average changes.
+
+    With the step's change d_u at time u, the round's parameters are start + d_0 + ... + d_{u-1}: each change
+    counts in all later ones, which is the weight ``update`` gave it in ``progress``.
+    """
     start, total = team.central[run], team.weighted_sum[run]
     agents, dim = len(plan.world), len(start)
     weight = steps * (plan.offset + t + 0.5 * (steps - 1))
@@ -469,6 +489,7 @@ def gather(plan: Plan, team: Team, t: int, steps: int, run: int) -> None:
         at = (run * agents + agent) * dim
         for j in range(dim):
             total[j] += plan.weights[agent] * team.progress[at + j]
+            team.progress[at + j] = 0.0
 
 
 @piece

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +19,8 @@ from fedsarsa.worlds.kernels import Kernel
 class ReferenceEngine:
     """Trains a problem step by step, run by run, agent by agent."""
 
+    name: ClassVar[str] = "reference"
     problem: Problem
-    threads: int | None = None  # it uses one, whatever is asked
-    pace: int = 2_000
 
     def start(self, state: State) -> None:
         """Draw the first state of every agent, and its first action from Gamma(theta)."""
