@@ -13,7 +13,7 @@ from fedsarsa.theory.fixed_points import federated_point
 from fedsarsa.theory.linearisation import linearise
 from fedsarsa.theory.operators import UNVISITED
 from fedsarsa.theory.rounds import DivergenceError, Field, Members, members
-from fedsarsa.theory.trajectory import Goal, follow, settle, strides
+from fedsarsa.theory.trajectory import Goal, follow, settle, strides, width
 from fedsarsa.worlds.fleet import Fleet
 
 # Work that a prediction may take: members of the fleet times d^3.
@@ -91,7 +91,7 @@ def _together(problem: Problem, algo: FedSARSA, field: Field, start: Floats) -> 
     goal, root = destination(problem, algo, field, start)
     way = strides(problem.schedules, field.members, problem.steps // every, every)
     track = follow(field, start, way, goal)
-    remaining = float(np.trace(goal.spread))
+    remaining = width(goal.spread) ** 2
     return Course(
         track.round,
         every,

@@ -137,16 +137,17 @@ def predict(
     field = build_field(problem)
     target = fixed_point(fleet[0], algo.features, algo.policy) if target is None else target
     way = course(problem, algo, field, start)
-    squared = ((way.mean - target) ** 2).sum(axis=1)
+    squared = _between(way, ((way.mean - target) ** 2).sum(axis=1))
+    variance = _between(way, way.variance)
     bias = float(((way.point - target) ** 2).sum())
-    curves = {"mse": squared + way.variance, "transient": squared - bias, "variance": way.variance}
+    curves = {"mse": squared + variance, "transient": squared - bias, "variance": variance}
     slowness = _slowness(problem, field, way.point)
     notes = [*_slow_note(slowness), *_sharp_note(way.sharpness), *_radius_note(problem.radius, way)]
     for note in notes:
         warnings.warn(note, stacklevel=2)
     return Prediction(
         data=xr.Dataset(
-            {name: ("t", _between(way, curve)) for name, curve in curves.items()},
+            {name: ("t", curve) for name, curve in curves.items()},
             coords={"t": way.every * np.arange(way.rounds[-1] + 1)},
         ),
         reference=target,

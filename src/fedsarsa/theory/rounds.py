@@ -20,6 +20,10 @@ from fedsarsa.theory.action_classes import Classes, Dynamics
 from fedsarsa.theory.linearisation import linearise
 
 
+class DivergenceError(ValueError):
+    """The mean dynamics leave every bounded set."""
+
+
 @dataclass(frozen=True, eq=False)
 class Members:
     """Agents with the same world, schedule and weight are one member.
@@ -118,15 +122,28 @@ class Field:
     members: Members
     period: int
 
+    @np.errstate(over="ignore", invalid="ignore")
     def node(self, theta: Floats, spread: Floats, alpha: Floats) -> Node:
-        """Every member at a central mean and covariance, for step sizes ``alpha`` (m,)."""
+        """Every member at a central mean and covariance, for step sizes ``alpha`` (m,).
+
+        Raises
+        ------
+        DivergenceError
+            Mean or covariance are not finite, or do not stay so within a round.
+        """
+        if not (np.isfinite(theta).all() and np.isfinite(spread).all()):
+            raise DivergenceError
         point, who = self.classes.at(theta), self.members
         used = {w: linearise(self.worlds[w], point) for w in np.unique(who.world).tolist()}
         each = [used[w] for w in who.world.tolist()]
         J, noise = np.stack([one.J for one in each]), np.stack([one.noise for one in each])
-        # Within a round an agent's parameter is spread more widely than the central one just before it.
-        step = _local(J, np.zeros(J.shape[:2]), noise, alpha, alpha**2).power(self.period)
-        own = (spread + step.M @ spread @ np.swapaxes(step.M, 1, 2) + step.Q) / 2
+        # Within a round an agent's parameter is spread more widely than the central one at its start.
+        first = np.stack([one.shaken(spread) for one in each])
+        own = _mean_spread(
+            _local(J, np.zeros(J.shape[:2]), noise + first, alpha, alpha**2), spread, self.period
+        )
+        if not np.isfinite(own).all():
+            raise DivergenceError
         bent = np.stack([one.curvature(V) for one, V in zip(each, own, strict=True)])
         shaken = np.stack([one.shaken(V) for one, V in zip(each, own, strict=True)])
         kept = {
@@ -160,8 +177,17 @@ def _local(J: Floats, origin: Floats, noise: Floats, alpha: Floats, square: Floa
     return Affine(np.eye(J.shape[1]) + step, alpha[:, None] * origin, square[:, None, None] * noise)
 
 
-class DivergenceError(ValueError):
-    """The mean dynamics leave every bounded set."""
+def _mean_spread(step: Affine, spread: Floats, period: int) -> Floats:
+    """Mean over a round of each member's covariance, (m, d, d), from ``spread`` (d, d) at its start."""
+    # With X_k the covariance after k steps, X_{n + k} = M^n X_k M^n' + Q_n: sums over k double as maps do.
+    total, done, count = np.broadcast_to(spread, step.M.shape), step, 1
+    for bit in bin(period)[3:]:
+        turned = np.swapaxes(done.M, 1, 2)
+        total, done, count = total + done.M @ total @ turned + count * done.Q, done.then(done), 2 * count
+        if bit == "1":
+            turned = np.swapaxes(step.M, 1, 2)
+            total, done, count = spread + step.M @ total @ turned + count * step.Q, done.then(step), count + 1
+    return total / period
 
 
 def limit(step: Affine, theta: Floats) -> tuple[Floats, Floats]:

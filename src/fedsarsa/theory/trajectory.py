@@ -82,12 +82,12 @@ def settle(field: Field, theta: Floats, alpha: Floats) -> Goal:
     """
     spread = np.zeros((len(theta), len(theta)))
     for _ in range(SETTLE_STEPS):
-        before, size = theta, np.trace(spread)
+        before, size = theta, width(spread)
         node = field.node(theta, spread, alpha)
         theta, spread = limit(field.round([node], alpha, alpha**2), theta)
-        scale = np.linalg.norm(theta) + np.sqrt(np.trace(spread))
-        moved = max(np.linalg.norm(theta - before) / scale, abs(np.trace(spread) - size) / scale**2)
-        if scale == 0 or moved <= SETTLED:
+        scale = float(np.linalg.norm(theta)) + width(spread)
+        moved = float(np.linalg.norm(theta - before)) + abs(width(spread) - size)
+        if moved <= SETTLED * scale:
             return Goal(theta, spread, field.node(theta, spread, alpha), alpha)
     raise DivergenceError
 
@@ -121,7 +121,7 @@ def follow(field: Field, theta: Floats, way: Sequence[Stride], goal: Goal) -> Tr
     """The way from ``theta`` to the end of the last stride."""
     state = theta, np.zeros((len(theta), len(theta)))
     means, variances = [theta], [0.0]
-    scale = float(np.linalg.norm(theta - goal.theta)) + float(np.trace(goal.spread)) ** 0.5
+    scale = float(np.linalg.norm(theta - goal.theta)) + width(goal.spread)
     shifts = startup(field, theta, way)
     node = field.node(*state, way[0].alpha) if way else None
     sharpness = 0.0 if goal.node is None else goal.node.sharpness
@@ -134,7 +134,7 @@ def follow(field: Field, theta: Floats, way: Sequence[Stride], goal: Goal) -> Tr
             nodes = [node, ahead]
         for mean, spread in advance(field, nodes, *state, way[done:end], shifts[done:end]):
             means.append(mean)
-            variances.append(float(np.trace(spread)))
+            variances.append(width(spread) ** 2)
             state = mean, spread
         done, node = end, nodes[-1]
         sharpness = max(sharpness, node.sharpness)
@@ -148,7 +148,7 @@ def _serves(goal: Goal, mean: Floats, spread: Floats, way: Sequence[Stride], sca
         return False
     gap = abs(np.trace(spread) - np.trace(goal.spread))
     near = gap <= SPREAD_NEAR * np.trace(goal.spread) + SPREAD_LEAST * scale**2
-    return bool(near) and all(np.array_equal(stride.alpha, goal.alpha) for stride in way)
+    return bool(near) and all(same(stride.alpha, goal.alpha) for stride in way)
 
 
 def _next_node(
@@ -161,13 +161,7 @@ def _next_node(
     done: int,
     scale: float,
 ) -> tuple[Node, int]:
-    """The next node, and the number of strides done there; found with the last node alone.
-
-    Raises
-    ------
-    DivergenceError
-        The covariance grew beyond all bounds on the way.
-    """
+    """The next node, and the number of strides done there; found with the last node alone."""
     mean, spread = state
     reach = MEAN_MOVE * np.linalg.norm(mean - goal.theta) + MEAN_LEAST * scale
     ahead, wider, end = mean, spread, done
@@ -177,9 +171,17 @@ def _next_node(
         far = abs(after - before) > SPREAD_MOVE * max(before, after) + SPREAD_LEAST * scale**2
         if far or np.linalg.norm(ahead - mean) > reach:
             break
-    if not np.isfinite(wider).all():
-        raise DivergenceError
     return field.node(ahead, wider, way[end - 1].alpha), end
+
+
+def width(spread: Floats) -> float:
+    """Standard deviation of a parameter: the root of its covariance's trace, never negative by rounding."""
+    return float(max(float(np.trace(spread)), 0.0) ** 0.5)
+
+
+def same(left: Floats, right: Floats) -> bool:
+    """Whether step sizes are equal but for rounding in their means."""
+    return bool((np.abs(left - right) <= 1e-9 * np.abs(right)).all())
 
 
 def advance(
@@ -187,14 +189,15 @@ def advance(
 ) -> Iterator[tuple[Floats, Floats]]:
     """Mean and covariance after each stride, with the linearisations of ``nodes``."""
     powers: dict[int, Affine] = {}
-    alpha = np.empty(0)
+    alpha = np.full_like(field.members.total, np.nan)
     for stride, shift in zip(way, start, strict=True):
-        if not np.array_equal(stride.alpha, alpha):
+        if not same(stride.alpha, alpha):
             alpha = stride.alpha
             powers = {1: field.round(nodes, alpha, stride.square)}
         if stride.count not in powers:
             powers[stride.count] = powers[1].power(stride.count)
-        mean, spread = powers[stride.count].moved(mean, spread)
+        with np.errstate(over="ignore", invalid="ignore"):  # the next node finds what is not finite
+            mean, spread = powers[stride.count].moved(mean, spread)
         mean = mean + shift
         yield mean, spread
 

@@ -1,0 +1,57 @@
+"""A world's semi-gradient noise on the explicit chain of pairs: slow, plain, and written on its own."""
+
+import numpy as np
+
+
+class Pairs:
+    """The chain over pairs (s, a) of a small world, as (S A) x (S A) matrices."""
+
+    def __init__(self, mdp, features, policy):
+        self.mdp, self.features, self.policy = mdp, features, policy
+        states, actions = mdp.states, mdp.actions
+        self.phi = np.array([features.vector(s, a) for s in range(states) for a in range(actions)])
+        reward = mdp.reward.reshape(mdp.reward.shape + (1,) * (3 - mdp.reward.ndim))
+        full = np.broadcast_to(reward, (states, actions, states)).reshape(states * actions, states)
+        self.reward = np.repeat(full, actions, axis=1)  # (x, x')
+
+    def chain(self, theta):
+        """P(x' | x) under Gamma(theta)."""
+        states, actions = self.mdp.states, self.mdp.actions
+        pi = np.broadcast_to(self.policy.probabilities(self.features.values(theta)), (states, actions))
+        joint = np.einsum("ast,tb->satb", self.mdp.transition, pi)
+        return joint.reshape(states * actions, states * actions)
+
+    def stationary(self, theta):
+        return np.linalg.matrix_power(self.chain(theta), 2**14)[0]
+
+    def gradients(self, theta):
+        """g(theta; x, x'), (x, x', d)."""
+        q = self.phi @ theta
+        error = self.reward + self.mdp.discount * q[None, :] - q[:, None]
+        return self.phi[:, None, :] * error[..., None]
+
+    def mean(self, theta):
+        return np.einsum("x,xy,xyd->d", self.stationary(theta), self.chain(theta), self.gradients(theta))
+
+    def lagged(self, theta, lags):
+        """C_0, C_1, ..., each E[(g_t - g-bar) (g_{t + k} - g-bar)'] by summing over trajectories."""
+        chain, mu = self.chain(theta), self.stationary(theta)
+        centred = self.gradients(theta) - self.mean(theta)
+        yield np.einsum("x,xy,xyd,xye->de", mu, chain, centred, centred)
+        arrived = np.einsum("x,xy,xyd->yd", mu, chain, centred)
+        expected = np.einsum("xy,xyd->xd", chain, centred)
+        for _ in range(lags):
+            yield arrived.T @ expected
+            expected = chain @ expected
+
+    def poisson(self, theta):
+        """u with u - P u = E[g | x] - g-bar and mean zero, (x, d)."""
+        chain, mu = self.chain(theta), self.stationary(theta)
+        centred = np.einsum("xy,xyd->xd", chain, self.gradients(theta)) - self.mean(theta)
+        return np.linalg.solve(np.eye(len(mu)) - chain + mu, centred)
+
+
+def slope(function, theta, step=1e-5):
+    """Derivative of a function of theta by central differences; the last axis is theta's."""
+    units = step * np.eye(len(theta))
+    return np.stack([(function(theta + u) - function(theta - u)) / (2 * step) for u in units], axis=-1)

@@ -1,0 +1,129 @@
+import numpy as np
+import pytest
+
+import fedsarsa as fs
+from fedsarsa.theory.action_classes import classes, dynamics
+from fedsarsa.theory.linearisation import linearise, poisson
+from fedsarsa.theory.operators import operators
+from fedsarsa.theory.sensitivity import jacobian
+from tests.theory.brute_force import Pairs, slope
+
+STATES, ACTIONS = 4, 3
+
+
+def world(rng, reward, kernel="dense"):
+    shape = {"s": (STATES,), "sa": (STATES, ACTIONS), "sas": (STATES, ACTIONS, STATES)}[reward]
+    rows = rng.dirichlet(np.full(STATES, 0.5), size=(ACTIONS, STATES))
+    transition = rows if kernel == "dense" else fs.ShiftKernel(rows[0], ACTIONS)
+    return fs.FiniteMDP(transition, 3 * rng.normal(size=shape), 0.7)
+
+
+FEATURES = {
+    "dense": lambda rng: fs.TabularFeatures(rng.normal(size=(STATES, ACTIONS, 5)), normalise=True),
+    "modulo": lambda rng: fs.ModuloFeatures(2, 2),
+    "one-hot": lambda rng: fs.OneHot(),
+}
+POLICIES = {
+    "softmax": lambda rng: fs.Softmax(0.7),
+    "fixed": lambda rng: fs.FixedPolicy(rng.dirichlet(np.ones(ACTIONS), size=STATES)),
+}
+
+
+@pytest.fixture(
+    params=[(f, p, r) for f in FEATURES for p in POLICIES for r in ("s", "sa", "sas")], ids="-".join
+)
+def case(request):
+    """A linearisation, and the same world as an explicit chain of pairs."""
+    features, policy, reward = request.param
+    rng = np.random.default_rng([7, *map(ord, features + policy + reward)])
+    mdp = world(rng, reward, "shift" if features == "modulo" else "dense")
+    table, gamma = FEATURES[features](rng).on(STATES, ACTIONS), POLICIES[policy](rng)
+    theta = rng.normal(size=table.dim)
+    kinds = classes(table, gamma, STATES, ACTIONS)
+    return linearise(dynamics(mdp, kinds), kinds.at(theta)), Pairs(mdp, table, gamma), theta
+
+
+def test_semi_gradient_and_its_jacobian(case):
+    here, pairs, theta = case
+    np.testing.assert_allclose(here.g, pairs.mean(theta), atol=1e-12)
+    np.testing.assert_allclose(here.J, slope(pairs.mean, theta), atol=1e-6)
+
+
+def test_agrees_with_operators_and_sensitivity(case):
+    here, pairs, theta = case
+    policy = np.broadcast_to(pairs.policy.probabilities(pairs.features.values(theta)), (STATES, ACTIONS))
+    there = operators(pairs.mdp, pairs.features, policy)
+    np.testing.assert_allclose(here.g, there.semi_gradient(theta), atol=1e-12)
+    np.testing.assert_allclose(here.gram, there.Phi, atol=1e-13)
+    np.testing.assert_allclose(here.J, jacobian(pairs.mdp, pairs.features, pairs.policy, theta), atol=1e-11)
+
+
+def test_noise_is_the_sum_of_all_lagged_covariances(case):
+    here, pairs, theta = case
+    instant, *lagged = pairs.lagged(theta, 400)
+    np.testing.assert_allclose(here.instant_noise, instant, atol=1e-11)
+    np.testing.assert_allclose(here.noise, instant + sum(c + c.T for c in lagged), atol=1e-9)
+
+
+def test_noise_of_a_spread_parameter(case):
+    here, pairs, theta = case
+    root = np.random.default_rng(0).normal(size=(len(theta), len(theta)))
+    # For a fixed chain, C_0 is quadratic in theta: its mean over theta ~ (theta, V) is C_0 + what V adds.
+    frozen = pairs.chain(theta), pairs.stationary(theta)
+
+    def instant(parameter):
+        gradients = pairs.gradients(parameter)
+        second = np.einsum("x,xy,xyd,xye->de", frozen[1], frozen[0], gradients, gradients)
+        mean = np.einsum("x,xy,xyd->d", frozen[1], frozen[0], gradients)
+        return second - np.outer(mean, mean)
+
+    added = sum((instant(theta + u) + instant(theta - u)) / 2 - instant(theta) for u in root.T)
+    np.testing.assert_allclose(here.shaken(root @ root.T), added, atol=1e-9)
+
+
+def test_curvature(case):
+    here, pairs, theta = case
+    root = np.random.default_rng(1).normal(size=(len(theta), len(theta)))
+    step = 1e-3
+    bent = sum(
+        pairs.mean(theta + step * u) + pairs.mean(theta - step * u) - 2 * pairs.mean(theta) for u in root.T
+    )
+    np.testing.assert_allclose(here.curvature(root @ root.T), bent / step**2 / 2, atol=2e-5)
+
+
+@pytest.mark.parametrize(("weight", "period"), [(1.0, 1), (1.0, 7), (0.2, 1), (0.2, 5)])
+def test_memory(case, weight, period):
+    here, pairs, theta = case
+    chain, mu = pairs.chain(theta), pairs.stationary(theta)
+    moves = slope(pairs.poisson, theta)  # Du, (x, d, d)
+    # E[Du(x_t) (g_{t - l} - g-bar)] for l = 1, 2, ...; a synchronisation takes the share 1 - weight back.
+    after = np.einsum("x,xy,xyd->yd", mu, chain, pairs.gradients(theta) - pairs.mean(theta))
+    lags = []
+    for _ in range(period):
+        lags.append(np.einsum("xdj,xj->d", moves, after))
+        after = chain.T @ after
+    expected = lags[0] - (1 - weight) / period * sum(lags)
+    np.testing.assert_allclose(here.memory(weight, period), expected, atol=1e-7)
+
+
+def test_relaxation_time_of_a_lazy_walk():
+    size = 12
+    walk = 0.5 * np.eye(size) + 0.25 * (np.roll(np.eye(size), 1, axis=1) + np.roll(np.eye(size), -1, axis=1))
+    assert poisson(walk).relaxation == pytest.approx(2 / (1 - np.cos(2 * np.pi / size)))
+
+
+def test_periodic_chains_are_not_slow():
+    assert poisson(np.array([[0.0, 1.0], [1.0, 0.0]])).relaxation == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("policy", [fs.Greedy(), fs.EpsilonGreedy(0.1)])
+def test_policies_that_jump_are_refused_in_one_sentence(policy):
+    with pytest.raises(ValueError, match=r"policy must change smoothly .* got (Eps|Greedy)"):
+        classes(fs.OneHot().on(2, 2), policy, 2, 2)
+
+
+def test_chains_with_two_recurrent_classes_are_refused():
+    mdp = fs.FiniteMDP(np.stack([np.eye(3), np.eye(3)]), np.zeros(3))
+    kinds = classes(fs.OneHot().on(3, 2), fs.Softmax(1.0), 3, 2)
+    with pytest.raises(ValueError, match="recurrent class"):
+        dynamics(mdp, kinds)
