@@ -64,6 +64,12 @@ class Plan:
         """Parameters sent by all agents together; none by an agent that is alone."""
         return self.agents * self.rounds if self.agents > 1 else 0
 
+    def __repr__(self) -> str:
+        return (
+            f"Plan(target {self.target:g}: agents {self.agents}, sync_every {self.sync_every}, "
+            f"step_size {self.step_size:g}, steps {self.steps}, predicted error {self.error:.4g})"
+        )
+
     def __str__(self) -> str:
         lines = [
             f"To reach a mean squared error of {self.target:g}:",

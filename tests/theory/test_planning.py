@@ -1,0 +1,146 @@
+import numpy as np
+import pytest
+
+import fedsarsa as fs
+from fedsarsa.theory import fixed_point, plan, predict
+from fedsarsa.theory.horizons import errors, moor, rounds_until
+from fedsarsa.theory.linearisation import linearise
+from fedsarsa.theory.scouting import scene
+from tests.theory.against_training import ring
+
+ALGO = fs.FedSARSA(fs.ModuloFeatures(4, 3))
+
+
+def fleet(agents=6, level=0.1, seed=1):
+    return fs.paper.fleet(agents, level, level, seed=seed, states=20, actions=10)
+
+
+@pytest.mark.slow
+def test_a_plan_keeps_its_promise():
+    worlds, target = fleet(), 0.1
+    answer = plan(worlds, ALGO, target)
+    assert answer.agents > 1
+    algo = fs.FedSARSA(ALGO.features, ALGO.policy, answer.step_size, answer.sync_every)
+    history = algo.train(worlds[: answer.agents], steps=answer.steps, runs=400, engine="cpu", threads=1)
+    reference = fixed_point(worlds[0], ALGO.features, ALGO.policy)
+    errors = ((history.final - reference) ** 2).sum("d")
+    deviation = float(errors.std()) / 20
+    assert float(errors.mean()) == pytest.approx(answer.error, rel=0.05, abs=3 * deviation)
+    assert 0.8 * target < answer.error <= target
+
+
+@pytest.mark.slow
+def test_verdicts_agree_with_training():
+    """One agent that should personalise at some point, before and after it."""
+    worlds = fleet(level=0.5)
+    answer = plan(worlds, ALGO, 0.5)
+    switch = answer.verdicts["switch_steps"]
+    agent = int(np.argmin(np.where(switch > 0, switch, np.inf)))
+    own = fixed_point(worlds[agent], ALGO.features, ALGO.policy)
+    for factor, federated_wins in ((0.2, True), (5, False)):
+        steps = int(factor * float(switch[agent])) // answer.sync_every * answer.sync_every
+        assert steps > 0
+        best = {}
+        for name, group in (("federated", worlds), ("alone", fs.Fleet([worlds[agent]]))):
+            curves = []
+            for step_size in answer.choices["step_size"].values:
+                algo = fs.FedSARSA(ALGO.features, ALGO.policy, float(step_size), answer.sync_every)
+                history = algo.train(group, steps=steps, runs=60, engine="cpu", threads=1, record_every=10**9)
+                curves.append(float(((history.final - own) ** 2).sum("d").mean()))
+            best[name] = min(curves)
+        assert (best["federated"] < best["alone"]) == federated_wins
+
+
+def test_equal_agents_should_all_federate():
+    answer = plan(fleet(level=0.0), ALGO, 0.05)
+    assert answer.agents == 6
+    assert answer.verdicts["helps"].all()
+    assert np.isinf(answer.verdicts["switch_steps"]).all()
+    assert str(answer).count("   federate\n") == 5
+
+
+def test_very_different_agents_should_learn_alone_when_the_target_is_fine():
+    answer = plan(fleet(level=2.0), ALGO, 0.05)
+    assert (answer.agents, answer.uploads) == (1, 0)
+    assert not answer.verdicts["helps"].any()
+    # Agents that differ have an accuracy from which on their own data win, at a finite number of samples.
+    assert np.isfinite(answer.verdicts["switch_steps"]).all()
+
+
+def test_communication_is_least_among_the_fastest():
+    worlds = fleet()
+    answer = plan(worlds, ALGO, 0.1)
+    fastest = float(answer.choices["steps"].min())
+    assert answer.steps <= 1.1 * fastest * 17 / 16 + answer.sync_every
+    tight = plan(worlds, ALGO, 0.1, periods=[1, 2])
+    assert answer.uploads < tight.uploads
+    assert answer.rounds == answer.steps // answer.sync_every
+    # A setting with as many uploads and K = 1 would need a far larger T.
+    often = predict(worlds, fs.FedSARSA(ALGO.features, ALGO.policy, answer.step_size, 1), answer.rounds)
+    assert float(often.mse[-1]) > 2 * answer.target
+
+
+def test_given_choices_are_kept_to():
+    answer = plan(fleet(), ALGO, 0.5, agents=[3], periods=[7], step_sizes=[0.04])
+    assert (answer.agents, answer.sync_every, answer.step_size) == (3, 7, 0.04)
+    assert answer.steps % 7 == 0
+
+
+def test_weights_of_the_first_agents_are_rescaled():
+    weights = [0.5, 0.1, 0.1, 0.1, 0.1, 0.1]
+    at = scene(fleet(), fs.FedSARSA(ALGO.features, weights=weights), None)
+    np.testing.assert_allclose(at.setting(2, 1, 0.1).weights, [5 / 6, 1 / 6])
+
+
+def test_one_agent_alone():
+    answer = plan(fs.Fleet([ring(6)]), fs.FedSARSA(fs.OneHot()), 10.0)
+    assert (answer.agents, answer.sync_every) == (1, 1)
+    assert "learn alone" in str(answer)
+
+
+def test_unreachable_targets_name_what_can_be_reached():
+    with pytest.raises(
+        ValueError, match=r"target must be at least (\S+), .* within 3000 steps .* got 1e-05"
+    ) as caught:
+        plan(fleet(), ALGO, 1e-5, most_steps=3_000)
+    least = float(caught.value.args[0].split()[5].rstrip(","))
+    answer = plan(fleet(), ALGO, 1.1 * least, most_steps=3_000)
+    assert answer.error <= 1.1 * least
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"target": 0.0}, "target must be a positive number, got 0.0"),
+        ({"target": 1e9}, r"target must be below the error before training, \S+, got 1e\+09"),
+        ({"agents": [9]}, "agents must be at most the fleet's 6, got 9"),
+        ({"periods": [0]}, "periods must be an integer of at least 1, got 0"),
+        ({"step_sizes": [-1.0]}, "step_sizes must be a positive number, got -1.0"),
+        ({"slack": -0.5}, "slack must be at least 0, got -0.5"),
+        ({"most_steps": 0}, "most_steps must be an integer of at least 1, got 0"),
+        ({"reference": [1.0]}, r"reference must have shape \(12,\), got \(1,\)"),
+        ({"algo": fs.FedSARSA(policy=fs.Greedy())}, "policy must change smoothly"),
+    ],
+)
+def test_bad_input(change, message):
+    arguments = {"algo": ALGO, "target": 0.3} | change
+    with pytest.raises(ValueError, match=message):
+        plan(fleet(), **arguments)
+
+
+def test_rounds_until_matches_step_by_step():
+    at = scene(fleet(2), ALGO, None)
+    step = at.moor(2).round(0.1, 5)
+    curve = [float(errors(step.power(n), at.start, at.reference)) for n in range(1, 400)]
+    target = curve[150]
+    rounds, least = rounds_until(step, at.start, at.reference, target, 400)
+    assert 151 <= rounds <= 151 * 17 / 16
+    assert least <= target
+    assert rounds_until(step, at.start, at.reference, 0.0, 400)[0] == np.inf
+
+
+def test_the_mooring_has_the_federated_point_as_root():
+    at = scene(fleet(4), ALGO, None)
+    np.testing.assert_allclose(at.moor(4).root(), at.root(4), atol=1e-9)
+    own = moor([linearise(at.worlds[2], at.classes.at(at.own_points[2]))], at.moor(1).members)
+    np.testing.assert_allclose(own.root(), at.own_points[2], atol=1e-9)
