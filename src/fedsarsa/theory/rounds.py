@@ -133,28 +133,24 @@ class Field:
         """
         if not (np.isfinite(theta).all() and np.isfinite(spread).all()):
             raise DivergenceError
-        point, who = self.classes.at(theta), self.members
-        used = {w: linearise(self.worlds[w], point) for w in np.unique(who.world).tolist()}
-        each = [used[w] for w in who.world.tolist()]
-        J, noise = np.stack([one.J for one in each]), np.stack([one.noise for one in each])
-        # Within a round an agent's parameter is spread more widely than the central one at its start.
-        first = np.stack([one.shaken(spread) for one in each])
-        own = _mean_spread(
-            _local(J, np.zeros(J.shape[:2]), noise + first, alpha, alpha**2), spread, self.period
-        )
-        if not np.isfinite(own).all():
-            raise DivergenceError
-        bent = np.stack([one.curvature(V) for one, V in zip(each, own, strict=True)])
-        shaken = np.stack([one.shaken(V) for one, V in zip(each, own, strict=True)])
-        kept = {
-            key: used[key[0]].memory(key[1], self.period)
-            for key in set(zip(who.world.tolist(), who.weight.tolist(), strict=True))
-        }
-        memory = np.stack([kept[key] for key in zip(who.world.tolist(), who.weight.tolist(), strict=True)])
-        phi = self.classes.phi
-        largest = max(float(((phi @ V) * phi).sum(axis=2).max()) for V in own)
-        sharpness = self.classes.slope * max(largest, 0.0) ** 0.5
-        return Node(theta, np.stack([one.g for one in each]) + bent, memory, J, noise + shaken, sharpness)
+        point, who, count = self.classes.at(theta), self.members, len(self.members.world)
+        g, memory = np.empty((2, count, len(theta)))
+        J, noise = np.empty((2, count, len(theta), len(theta)))
+        largest = 0.0
+        # World by world: a linearisation is much larger than what is kept of it.
+        for w in np.unique(who.world).tolist():
+            here = linearise(self.worlds[w], point)
+            first = here.noise + here.shaken(spread)
+            for j in np.flatnonzero(who.world == w):
+                # Within a round an agent's parameter is spread more widely than the central one at its start.
+                step = _local(here.J, np.zeros_like(theta), first, alpha[j], alpha[j] ** 2)
+                own = _mean_spread(step, spread, self.period)
+                if not np.isfinite(own).all():
+                    raise DivergenceError
+                g[j], memory[j] = here.g + here.curvature(own), here.memory(who.weight[j], self.period)
+                J[j], noise[j] = here.J, here.noise + here.shaken(own)
+                largest = max(largest, float(((point.phi @ own) * point.phi).sum(axis=2).max()))
+        return Node(theta, g, memory, J, noise, self.classes.slope * largest**0.5)
 
     def round(self, nodes: Sequence[Node], alpha: Floats, square: Floats) -> Affine:
         """One round of the central parameter, between one or two nodes.
@@ -172,21 +168,21 @@ class Field:
 
 
 def _local(J: Floats, origin: Floats, noise: Floats, alpha: Floats, square: Floats) -> Affine:
-    """One local step of every member: theta + alpha (origin + J theta) + noise."""
-    step = alpha[:, None, None] * J
-    return Affine(np.eye(J.shape[1]) + step, alpha[:, None] * origin, square[:, None, None] * noise)
+    """One local step: theta + alpha (origin + J theta) + noise; leading axes of all are members."""
+    step = alpha[..., None, None] * J
+    return Affine(np.eye(J.shape[-1]) + step, alpha[..., None] * origin, square[..., None, None] * noise)
 
 
 def _mean_spread(step: Affine, spread: Floats, period: int) -> Floats:
-    """Mean over a round of each member's covariance, (m, d, d), from ``spread`` (d, d) at its start."""
+    """Mean over a round of an agent's covariance (d, d), ``spread`` at its start; ``step`` is a single step."""
     # With X_k the covariance after k steps, X_{n + k} = M^n X_k M^n' + Q_n: sums over k double as maps do.
-    total, done, count = np.broadcast_to(spread, step.M.shape), step, 1
+    total, done, count = spread, step, 1
     for bit in bin(period)[3:]:
-        turned = np.swapaxes(done.M, 1, 2)
-        total, done, count = total + done.M @ total @ turned + count * done.Q, done.then(done), 2 * count
+        total = total + done.M @ total @ done.M.T + count * done.Q
+        done, count = done.then(done), 2 * count
         if bit == "1":
-            turned = np.swapaxes(step.M, 1, 2)
-            total, done, count = spread + step.M @ total @ turned + count * step.Q, done.then(step), count + 1
+            total = spread + step.M @ total @ step.M.T + count * step.Q
+            done, count = done.then(step), count + 1
     return total / period
 
 
