@@ -174,7 +174,7 @@ def _local(J: Floats, origin: Floats, noise: Floats, alpha: Floats, square: Floa
 
 
 def _mean_spread(step: Affine, spread: Floats, period: int) -> Floats:
-    """Mean over a round of an agent's covariance (d, d), ``spread`` at its start; ``step`` is a single step."""
+    """Mean over a round of an agent's covariance (d, d), ``spread`` at its start; ``step`` is one step."""
     # With X_k the covariance after k steps, X_{n + k} = M^n X_k M^n' + Q_n: sums over k double as maps do.
     total, done, count = spread, step, 1
     for bit in bin(period)[3:]:
