@@ -35,6 +35,11 @@ def floor_excess(floor, errors):
     return (abs(floor - float(last.mean())) - 3 * deviation) / float(last.mean())
 
 
+def small_fleet(agents=5, level=1.0, states=20, actions=10, seed=0):
+    """The published fleet, with fewer states and actions."""
+    return fs.paper.fleet(agents, level, level, seed=seed, states=states, actions=actions)
+
+
 def ring(states, bias=0.0, seed=0, initial=None):
     """A lazy random walk on a ring; with ``bias`` its two actions lean to either side."""
     rng = np.random.default_rng(seed)
