@@ -32,7 +32,7 @@ def number(name: str, value: Any, expected: str = "a finite number") -> float:
         result = float(value)
     except (TypeError, ValueError):
         raise TypeError(f"{name} must be {expected}, got {value!r}") from None
-    if isinstance(value, bool | str | bytes):
+    if isinstance(value, bool | np.bool | str | bytes):
         raise TypeError(f"{name} must be {expected}, got {value!r}")
     if not math.isfinite(result):
         raise ValueError(f"{name} must be {expected}, got {value!r}")
@@ -50,14 +50,26 @@ def positive(name: str, value: Any) -> float:
 def real_array(name: str, value: ArrayLike) -> Floats:
     """``value`` as a float64 array of finite numbers, a copy of its own that nobody can write to."""
     try:
-        array = np.array(value, dtype=np.float64, order="C")
+        given = np.asarray(value)
     except (TypeError, ValueError) as error:
         raise TypeError(f"{name} must be an array of real numbers: {error}") from None
+    if given.dtype.kind not in "iuf":
+        raise TypeError(f"{name} must be an array of real numbers, got {given.dtype} values")
+    array = np.array(given, dtype=np.float64, order="C")
     bad = np.argwhere(~np.isfinite(array))
     if len(bad):
         raise ValueError(f"{name} must be finite, got {array[tuple(bad[0])]} at {index(bad[0])}")
     array.setflags(write=False)
     return array
+
+
+def labelled(name: str, value: ArrayLike, dims: Sequence[tuple[str, ...]]) -> Floats:
+    """As ``real_array``; a labelled array (xarray) must also have one of these tuples of dimensions."""
+    given = getattr(value, "dims", None)
+    if given is not None and given not in dims:
+        expected = " or ".join(str(list(names)) for names in dims)
+        raise ValueError(f"{name} must have the dimensions {expected}, got {list(given)}")
+    return real_array(name, value)
 
 
 def distribution(name: str, value: ArrayLike) -> Floats:

@@ -1,7 +1,7 @@
 """Files that are whole or not there: written under a temporary name, then renamed."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -27,16 +27,26 @@ def write_netcdf(data: xr.Dataset, path: Path) -> None:
         data.to_netcdf(temporary, engine="h5netcdf")
 
 
-def read_netcdf(path: Path, kind: str) -> xr.Dataset:
-    """Read a dataset that ``write_netcdf`` wrote, marked with the attribute ``fedsarsa_file = kind``."""
+# What the HDF5 libraries raise for damaged files.
+DAMAGE = (OSError, ValueError, KeyError, RuntimeError, TypeError, AttributeError, EOFError)
+
+
+def read_netcdf(path: Path, kind: str, needed: Iterable[str]) -> xr.Dataset:
+    """Read a dataset that ``write_netcdf`` wrote, marked with the attribute ``fedsarsa_file = kind``.
+
+    It must hold ``needed``, variables or attributes.
+    """
     if not path.is_file():
         raise FileNotFoundError(f"{path}: no such file; expected a fedsarsa {kind}")
     try:
         data = xr.load_dataset(path, engine="h5netcdf")
-    except (OSError, ValueError) as error:
-        raise ValueError(f"{path}: expected a fedsarsa {kind} in netCDF, got {error}") from None
+    except DAMAGE as error:
+        raise ValueError(f"{path}: expected a fedsarsa {kind} in netCDF, got: {error}") from None
     if data.attrs.get("fedsarsa_file") != kind:
         raise ValueError(f"{path}: expected a fedsarsa {kind}, got another netCDF file")
+    missing = [name for name in needed if name not in data and name not in data.attrs]
+    if missing:
+        raise ValueError(f"{path}: expected a whole fedsarsa {kind}, got one without {', '.join(missing)}")
     return data
 
 

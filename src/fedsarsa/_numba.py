@@ -42,6 +42,8 @@ def kernel(function: F) -> F:
     config.CACHE_DIR = cache_folder(before)
     try:
         compiled: F = numba.njit(nogil=True, cache=True, **OPTIONS)(function)
+    except RuntimeError:  # no place where this user can keep a cache: every process compiles
+        compiled = numba.njit(nogil=True, **OPTIONS)(function)
     finally:
         config.CACHE_DIR = before
     return compiled

@@ -1,5 +1,7 @@
 """The command ``fedsarsa``: train, reproduce, theory, plan, bench."""
 
+import os
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -15,7 +17,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-console = Console()
+console = Console(markup=False, highlight=False, soft_wrap=True)
 
 Config = Annotated[Path, typer.Argument(help="A TOML file; see the examples folder.")]
 Out = Annotated[Path, typer.Option(help="Directory for the results; made if it is not there.")]
@@ -23,7 +25,7 @@ Out = Annotated[Path, typer.Option(help="Directory for the results; made if it i
 
 def _version(asked: bool) -> None:
     if asked:
-        console.print(f"fedsarsa {__version__}", highlight=False)
+        console.print(f"fedsarsa {__version__}")
         raise typer.Exit
 
 
@@ -41,7 +43,7 @@ def train(
     config: Config,
     out: Out = Path("results"),
 ) -> None:
-    """Train what CONFIG describes; write history.nc and a summary to OUT.
+    """Train what CONFIG describes; write history.nc to OUT.
 
     Ctrl-C saves what is done; the same command goes on from there.
     """
@@ -64,7 +66,8 @@ def train(
         history = algo.train(fleet, **settings.training.model_dump(), progress=True, checkpoint=checkpoint)
     except Interrupted as stop:
         console.print(f"{stop}; saved in {checkpoint}")
-        console.print(f"go on with: fedsarsa train {config} --out {out}", highlight=False)
+        command = shlex.join(["fedsarsa", "train", str(config), "--out", str(out)])
+        console.print(f"go on with: {command}")
         raise typer.Exit(130) from None
     history.save(result)
     checkpoint.unlink(missing_ok=True)
@@ -80,10 +83,10 @@ def train(
 @app.command()
 def reproduce(
     out: Out = Path("results/published"),
-    eps: Annotated[float, typer.Option(help="Level of kernel and reward heterogeneity.")] = 0.1,
-    steps: Annotated[int, typer.Option(help="Steps per agent.")] = 20_000,
-    runs: Annotated[int, typer.Option(help="Runs per fleet size.")] = 10,
-    seed: Annotated[int, typer.Option(help="Seed of worlds and runs.")] = 0,
+    eps: Annotated[float, typer.Option(help="Level of heterogeneity.", min=0, max=2)] = 0.1,
+    steps: Annotated[int, typer.Option(help="Steps per agent.", min=40)] = 20_000,
+    runs: Annotated[int, typer.Option(help="Runs per fleet size.", min=2)] = 10,
+    seed: Annotated[int, typer.Option(help="Seed of worlds and runs.", min=0)] = 0,
 ) -> None:
     """Train the published setting for every fleet size; print a table and save a figure."""
     from fedsarsa import _files
@@ -134,7 +137,7 @@ def plan(
     settings = configs.load(config)
     fleet = settings.fleet.build(config.parent)
     answer = theory.plan(fleet, settings.algorithm.build(), target)
-    console.print(str(answer), highlight=False, markup=False)
+    console.print(str(answer))
 
 
 @app.command()
@@ -148,9 +151,14 @@ def bench(
 
 
 def main() -> None:
-    """Run the command; mistakes in the input end with one message and exit code 2."""
+    """Run the command; mistakes in the input end with one message and exit code 2.
+
+    FEDSARSA_TRACEBACK=1 shows where an error came from.
+    """
     try:
         app()
     except (ValueError, TypeError, OSError) as error:
+        if os.environ.get("FEDSARSA_TRACEBACK"):
+            raise
         Console(stderr=True).print(f"fedsarsa: {error}", style="red", highlight=False, markup=False)
         raise SystemExit(2) from None

@@ -166,3 +166,20 @@ def test_a_second_process_starts_without_compiling():
     subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)
     second = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
     assert "compiling" not in second.stderr
+
+
+def test_names_are_printed_as_they_are(tmp_path):
+    config = tmp_path / "small [x].toml"
+    config.write_text(SMALL)
+    out = tmp_path / "o[red]x [y]"
+    done = command("train", config, "--out", out)
+    assert done.returncode == 0, done.stderr
+    assert f"wrote {out}/history.nc" in done.stdout
+    assert (out / "history.nc").exists()
+
+
+def test_reproduce_refuses_what_cannot_be_drawn(tmp_path):
+    for words in (["--steps", 0], ["--runs", 1], ["--eps", 3], ["--seed", -1]):
+        done = command("reproduce", "--out", tmp_path / "out", *words)
+        assert done.returncode == 2
+        assert not (tmp_path / "out").exists()

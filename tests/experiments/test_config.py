@@ -87,8 +87,13 @@ def test_worlds_from_a_file(tmp_path, shift):
         ('[algorithm]\nstep_size = "big"', "algorithm.step_size.number: Input should be a valid number"),
         (
             "[training]\nruns = 2.5",
-            "training.runs: Input should be a valid integer, got a number with a fractional part, got 2.5",
+            "training.runs: Input should be a valid integer, got 2.5",
         ),
+        ("[training]\nruns = true", "training.runs: Input should be a valid integer, got True"),
+        ('[training]\nruns = "3"', "training.runs: Input should be a valid integer, got '3'"),
+        ('[fleet]\neps_p = "0.5"', "fleet.paper.eps_p: Input should be a valid number, got '0.5'"),
+        ("[algorithm]\nradius = true", "algorithm.radius: Input should be a valid number, got True"),
+        ("[algorithm]\nstep_size = { w = 1, a = 2 }", "expected a number, a list or a table with a kind"),
         ("[training\n", "expected TOML"),
     ],
 )
@@ -101,11 +106,11 @@ def test_bad_files(tmp_path, text, message):
 @pytest.mark.parametrize(
     ("arrays", "extra", "message"),
     [
-        ({"transition": np.ones((1, 1, 1, 1))}, "", "expected reward, transition or P0"),
+        ({"transition": np.ones((1, 1, 1, 1))}, "", "expected reward, either transition or P0"),
         (
             {"reward": np.ones((2, 1)), "P0": np.ones((1, 1, 1))},
             "actions = 1",
-            "P0 has 1 agents, reward has 2",
+            r"expected P0 with a first axis of 2 agents, got \(1, 1, 1\)",
         ),
         ({"reward": np.ones((1, 1)), "P0": np.ones((1, 1, 1))}, "", "expected the number of actions"),
         ({"reward": np.array([None])}, "", "expected an .npz file of arrays"),

@@ -64,3 +64,34 @@ def test_other_files_are_not_histories(tmp_path):
     xr.Dataset({"x": ("a", [1.0])}).to_netcdf(other, engine="h5netcdf")
     with pytest.raises(ValueError, match="expected a fedsarsa history, got another netCDF file"):
         fs.History.load(other)
+
+
+# The HDF5 libraries leave noise behind when they meet damage.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_damaged_files_are_reported_as_such(history, tmp_path):
+    history.save(tmp_path / "sound.nc")
+    sound = (tmp_path / "sound.nc").read_bytes()
+    rng = np.random.default_rng(0)
+    reported = 0
+    for trial in range(40):
+        damaged = bytearray(sound)
+        for place in rng.integers(0, len(sound), size=400):
+            damaged[place] = rng.integers(0, 256)
+        path = tmp_path / f"damaged-{trial}.nc"
+        path.write_bytes(bytes(damaged))
+        try:
+            fs.History.load(path)
+        except ValueError as error:  # anything else fails the test
+            reported += f"{path.name}: expected a" in str(error)
+    assert reported > 5
+
+
+def test_incomplete_files_are_reported_as_such(history, tmp_path):
+    history.save(tmp_path / "sound.nc")
+    sound = (tmp_path / "sound.nc").read_bytes()
+    (tmp_path / "half.nc").write_bytes(sound[: len(sound) // 2])
+    with pytest.raises(ValueError, match="expected a fedsarsa history in netCDF"):
+        fs.History.load(tmp_path / "half.nc")
+    history.data.drop_vars("local").to_netcdf(tmp_path / "less.nc", engine="h5netcdf")
+    with pytest.raises(ValueError, match="expected a whole fedsarsa history, got one without local"):
+        fs.History.load(tmp_path / "less.nc")

@@ -185,3 +185,30 @@ def test_seeds_and_runs_differ():
     one, two = algo.train(group, 100, runs=2, seed=0), algo.train(group, 100, runs=2, seed=1)
     assert not np.array_equal(one.final[0], one.final[1])
     assert not np.array_equal(one.final, two.final)
+
+
+@pytest.mark.parametrize("dim", [12, 16, 33])
+def test_greedy_ties_with_many_dense_features(dim):
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        features = fs.TabularFeatures((rng.random((4, 4, dim)) < 0.5) * 0.125)
+        transition = rng.dirichlet(np.ones(4), size=(4, 4))
+        mdp = fs.FiniteMDP(transition, rng.integers(0, 2, (4, 4)), 0.5)
+        algo = fs.FedSARSA(features, fs.Greedy(), 0.1, 5)
+        assert_same_training(algo, fs.Fleet([mdp] * 3), steps=100, seed=seed)
+
+
+def test_rounds_in_pieces_are_whole_rounds():
+    group = fleet(3, agents=5, states=STATES, actions=ACTIONS)
+    algo = fs.FedSARSA(fs.ModuloFeatures(3, 2), fs.Softmax(0.5), fs.LinearDecay(4.0, 8.0), 9)
+    problem = algo.problem(group, 40, 3, 1)
+    whole, pieces = first_state(problem, np.zeros(6)), first_state(problem, np.zeros(6))
+    engine = CpuEngine(problem, threads=2)
+    engine.start(whole)
+    engine.start(pieces)
+    for steps in (36, 4):
+        engine.advance(whole, steps)
+    for steps in (2, 3, 4, 9, 1, 8, 9, 1, 3):
+        engine.advance(pieces, steps)
+    for name in ("theta", "states", "actions", "central", "weighted_sum"):
+        np.testing.assert_array_equal(getattr(pieces, name), getattr(whole, name))

@@ -266,3 +266,131 @@ def test_a_killed_training_leaves_a_whole_checkpoint(tmp_path):
     saved = xr.load_dataset(path, engine="h5netcdf")
     assert 0 < saved.attrs["t"] < 50_000_000
     assert np.isfinite(saved["theta"]).all()
+
+
+def test_drift_is_the_spread_of_local_parameters():
+    group, weights = fleet(), np.array([0.2, 0.5, 0.3])
+    apart = small(sync_every=None).train(group, 5, runs=2).local.values
+    for given in (None, weights):
+        drift = small(weights=given).train(group, 5, runs=2).drift[:, 1]
+        share = np.full(3, 1 / 3) if given is None else given
+        for run in range(2):
+            mean = share @ apart[run]
+            spread = sum(w * np.sum((theta - mean) ** 2) for w, theta in zip(share, apart[run], strict=True))
+            assert float(drift[run]) == pytest.approx(spread)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_what_remains_after_the_last_round_is_averaged_plainly(engine):
+    # Neither weighted nor projected, whatever the server does.
+    algo = small(weights=[0.2, 0.5, 0.3], radius=0.01)
+    history = algo.train(fleet(), 13, runs=2, engine=engine)
+    np.testing.assert_allclose(history.final, history.local.mean("agent"), atol=1e-15)
+    weighted = np.einsum("i,rid->rd", [0.2, 0.5, 0.3], history.local)
+    assert not np.allclose(history.final, weighted)
+
+
+@pytest.mark.parametrize("steps", [200, 203])
+@pytest.mark.parametrize("seconds", [1e-9, 0.25])
+def test_a_failed_run_keeps_the_step_at_which_it_failed(steps, seconds, monkeypatch):
+    monkeypatch.setattr("fedsarsa.federation.training.STRETCH_SECONDS", seconds)
+    algo = fs.FedSARSA(fs.OneHot(), fs.Softmax(1.0), 1e10, sync_every=4)
+    one, two = (algo.train([diverging()], steps, runs=6, engine=name) for name in ENGINES)
+    assert set(one.failed_at.values.tolist()) == {-1, 31}
+    np.testing.assert_array_equal(one.failed_at, two.failed_at)
+    np.testing.assert_array_equal(one.final, two.final)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_averages_that_overflow_after_the_last_step_are_failures(engine):
+    history = small(sync_every=7).train(fleet(), 20, runs=2, theta0=np.full(4, 1e308), engine=engine)
+    assert (history.failed_at >= 0).all()
+
+
+def test_where_a_training_is_cut_changes_nothing(monkeypatch):
+    algo = fs.FedSARSA(fs.OneHot(), fs.Softmax(1.0), fs.LinearDecay(3.0, 9.0), sync_every=7)
+    whole = algo.train(fleet(), 40, runs=2)
+    monkeypatch.setattr("fedsarsa.federation.training.STRETCH_SECONDS", 1e-9)  # a step at a time
+    cut = algo.train(fleet(), 40, runs=2)
+    assert cut.data.equals(whole.data)
+
+
+def test_numbers_of_numpy_are_numbers():
+    algo = small(sync_every=np.int64(5), radius=np.float32(5))
+    plain = small(sync_every=5, radius=5)
+    one, two = algo.train(fleet(), 20, runs=1), plain.train(fleet(), np.int32(20), runs=1)
+    np.testing.assert_array_equal(one.central, two.central)
+    assert one.settings["sync_every"] == 5
+
+
+def test_labels_decide_what_a_start_means():
+    group = fleet(agents=4)
+    history = small().train(group, 20, runs=4)
+    with pytest.raises(ValueError, match=r"theta0 must have the dimensions \['d'\] or .* got \['run', 'd'\]"):
+        small().train(group, 20, runs=4, theta0=history.final)
+    with pytest.raises(ValueError, match=r"theta must have the dimensions"):
+        fs.evaluate(group, small(), history.final)
+    again = small().train(group, 20, runs=4, theta0=history.local)
+    np.testing.assert_allclose(again.central[:, 0], history.final, atol=1e-15)
+
+
+def test_weights_are_a_copy():
+    weights = np.array([0.2, 0.5, 0.3])
+    algo = small(weights=weights)
+    weights[:] = 100
+    assert float(np.sum(algo.weights)) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("change", ["seed", "steps", "runs", "theta0", "record_every", "engine"])
+def test_every_setting_is_part_of_a_checkpoint(tmp_path, monkeypatch, change):
+    monkeypatch.setattr("fedsarsa.federation.training.CHECKPOINT_SECONDS", -1.0)
+    settings = {"seed": 0, "steps": 20, "runs": 2, "theta0": None, "record_every": 1, "engine": "cpu"}
+    other = {
+        "seed": 1,
+        "steps": 25,
+        "runs": 3,
+        "theta0": np.ones(4),
+        "record_every": 2,
+        "engine": "reference",
+    }
+    path = tmp_path / "checkpoint.nc"
+    small().train(fleet(), checkpoint=path, **settings)
+    with pytest.raises(ValueError, match="expected a checkpoint of this training, got one of another"):
+        small().train(fleet(), checkpoint=path, **(settings | {change: other[change]}))
+
+
+def test_ctrl_c_is_heard_in_the_last_stretch_too(tmp_path, monkeypatch):
+    from fedsarsa.federation.engines.cpu import CpuEngine
+
+    advance = CpuEngine.advance
+
+    def last(self, state, steps):
+        if state.t + steps == 20:
+            os.kill(os.getpid(), signal.SIGINT)
+        return advance(self, state, steps)
+
+    path = tmp_path / "checkpoint.nc"
+    with monkeypatch.context() as patched:
+        patched.setattr(CpuEngine, "advance", last)
+        with pytest.raises(Interrupted, match="interrupted after 20 of 20 steps"):
+            small().train(fleet(), 20, runs=1, checkpoint=path)
+    resumed = small().train(fleet(), 20, runs=1, checkpoint=path)
+    assert resumed.data.equals(small().train(fleet(), 20, runs=1).data)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "message"),
+    [
+        (lambda t: np.where(t == 7, np.nan, 0.1), "step_size must be positive, got nan at step 7"),
+        (lambda t: 0.1 * (2.0 - t), r"step_size must be positive, got 0.0 at step 2"),
+        (lambda t: np.ones(len(t) + 3), "step_size must give one number per step"),
+    ],
+)
+def test_schedules_of_ones_own_are_checked(sizes, message):
+    class Own:
+        def at(self, t):
+            return sizes(t)
+
+    algo = fs.FedSARSA(fs.OneHot(), fs.Softmax(1.0), Own(), 5)
+    with pytest.raises(ValueError, match=message):
+        algo.train(fleet(), 20, runs=1)

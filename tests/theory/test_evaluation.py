@@ -79,6 +79,12 @@ def test_optimal_values_have_no_gap():
     assert float(result.gap[0]) < 1e-10
 
 
+def test_small_rewards_are_still_optimised():
+    mdp = world(np.random.default_rng(1), states=4, actions=3)
+    tiny = fs.FiniteMDP(mdp.transition, mdp.reward * 1e-12, mdp.discount)
+    assert optimal_return(tiny) == pytest.approx(1e-12 * optimal_return(mdp), rel=1e-9)
+
+
 def test_long_run_of_a_chain_with_two_fates():
     # 0 moves to the absorbing 1 with probability 0.25, to the pair {2, 3} with 0.75.
     chain = np.array([[0, 0.25, 0.75, 0], [0, 1, 0, 0], [0, 0, 0, 1], [0, 0, 1, 0.0]])

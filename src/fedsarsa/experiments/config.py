@@ -3,6 +3,7 @@
 import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from zipfile import BadZipFile, ZipFile
 
 import numpy as np
 from pydantic import (
@@ -29,7 +30,7 @@ from fedsarsa.worlds.kernels import ShiftKernel
 class Section(BaseModel):
     """A section of a configuration: no unknown keys, no silent conversions."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, strict=True)
 
 
 class PaperFleet(Section):
@@ -59,7 +60,7 @@ class FileFleet(Section):
     """
 
     kind: Literal["file"]
-    path: Path
+    path: Annotated[Path, Field(strict=False)]
     discount: float
     actions: int | None = None
 
@@ -67,28 +68,34 @@ class FileFleet(Section):
         """The fleet."""
         path = folder / self.path
         try:
-            with np.load(path, allow_pickle=False) as file:
+            with ZipFile(path), np.load(path, allow_pickle=False) as file:
                 arrays = dict(file)
-        except (OSError, ValueError) as error:
-            raise ValueError(f"fleet.path: expected an .npz file of arrays, got {error}") from None
+        except (OSError, ValueError, EOFError, BadZipFile) as error:
+            raise ValueError(f"fleet.path: expected an .npz file of arrays, got: {error}") from None
         known = {"reward", "transition", "P0", "initial"}
-        if "reward" not in arrays or not ({"transition", "P0"} & set(arrays)) or set(arrays) - known:
+        one_kernel = ("transition" in arrays) != ("P0" in arrays)
+        if "reward" not in arrays or not one_kernel or set(arrays) - known:
             raise ValueError(
-                f"fleet.path: expected reward, transition or P0, and maybe initial in {path.name}, "
+                f"fleet.path: expected reward, either transition or P0, and maybe initial in {path.name}, "
                 f"got {', '.join(sorted(arrays)) or 'nothing'}"
             )
         if "P0" in arrays and self.actions is None:
             raise ValueError("fleet.actions: expected the number of actions that rotate P0, got none")
-        agents = len(arrays["reward"])
+        agents = len(np.atleast_1d(arrays["reward"]))
         for name, array in arrays.items():
-            if len(array) != agents:
-                raise ValueError(f"fleet.path: {name} has {len(array)} agents, reward has {agents}")
+            if array.ndim < 2 or len(array) != agents:
+                raise ValueError(
+                    f"fleet.path: expected {name} with a first axis of {agents} agents, got {array.shape}"
+                )
         return Fleet(self._world(arrays, agent) for agent in range(agents))
 
     def _world(self, arrays: dict[str, Any], agent: int) -> FiniteMDP:
         own = {name: array[agent] for name, array in arrays.items()}
-        transition = own["transition"] if "transition" in own else ShiftKernel(own["P0"], self.actions or 0)
-        return FiniteMDP(transition, own["reward"], self.discount, own.get("initial"))
+        try:
+            kernel = ShiftKernel(own["P0"], self.actions or 0) if "P0" in own else own["transition"]
+            return FiniteMDP(kernel, own["reward"], self.discount, own.get("initial"))
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"fleet.path: agent {agent}: {error}") from None
 
 
 class OneHotSection(Section):
@@ -279,6 +286,9 @@ def explain(problem: Any) -> str:
     if problem["type"] == "extra_forbidden":
         valid = _keys(problem["loc"][:-1])
         return f"{'.'.join(place)}: unknown key{nearest(place[-1], valid)}; valid: {', '.join(valid)}"
+    if problem["type"] == "union_tag_not_found":
+        given = problem["input"]
+        return f"{'.'.join(place)}: expected a number, a list or a table with a kind, got {given!r}"
     if problem["type"] == "union_tag_invalid":
         valid = [tag.strip("'") for tag in problem["ctx"]["expected_tags"].split(", ")]
         tag = problem["ctx"]["tag"]

@@ -11,6 +11,7 @@ from fedsarsa._checks import Floats
 from fedsarsa.federation.problem import Problem, State, Synchronisations
 
 KIND = "checkpoint"
+ARRAYS = ("theta", "states", "actions", "server", "weighted_sum", "progress", "failed_at", "central", "drift")
 
 
 def fingerprint(problem: Problem, engine: str, theta0: Floats, record_every: int) -> str:
@@ -57,7 +58,7 @@ def save(path: Path, mark: str, state: State, seen: Synchronisations) -> None:
 
 def load(path: Path, mark: str) -> tuple[State, Synchronisations]:
     """Read a checkpoint of the training with this fingerprint."""
-    data = _files.read_netcdf(path, KIND)
+    data = _files.read_netcdf(path, KIND, (*ARRAYS, "fingerprint", "t"))
     if data.attrs["fingerprint"] != mark:
         raise ValueError(
             f"{path}: expected a checkpoint of this training, got one of another; "

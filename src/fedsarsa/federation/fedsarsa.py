@@ -58,11 +58,15 @@ class FedSARSA:
         policies.check(self.policy)
         step_sizes.schedules(self.step_size)
         if self.sync_every is not None:
-            _checks.integer("sync_every", self.sync_every, least=1)
+            every = _checks.integer("sync_every", self.sync_every, least=1)
+            object.__setattr__(self, "sync_every", every)
         if self.radius is not None:
-            _checks.positive("radius", self.radius)
-        if self.weights is not None and _checks.distribution("weights", self.weights).ndim != 1:
-            raise ValueError(f"weights must have shape (N,), got {np.shape(self.weights)}")
+            object.__setattr__(self, "radius", _checks.positive("radius", self.radius))
+        if self.weights is not None:
+            weights = _checks.distribution("weights", self.weights)
+            if weights.ndim != 1:
+                raise ValueError(f"weights must have shape (N,), got {weights.shape}")
+            object.__setattr__(self, "weights", weights)
 
     def train(
         self,
@@ -118,6 +122,7 @@ class FedSARSA:
         settings = self.settings(fleet) | {
             "steps": problem.steps,
             "runs": problem.runs,
+            "seed": problem.seed,
             "record_every": record_every,
             "warm_start": theta0 is not None,
         }
@@ -129,7 +134,7 @@ class FedSARSA:
         schedules = step_sizes.schedules(self.step_size)
         if len(schedules) not in {1, agents}:
             raise ValueError(f"step_size must be one or one per agent ({agents}), got {len(schedules)}")
-        weights = np.full(agents, 1 / agents) if self.weights is None else np.array(self.weights)
+        weights = np.full(agents, 1 / agents) if self.weights is None else np.asarray(self.weights)
         if weights.shape != (agents,):
             raise ValueError(f"weights must have shape ({agents},), got {weights.shape}")
         seed = _checks.integer("seed", seed, least=0)
@@ -144,7 +149,7 @@ class FedSARSA:
             schedule_of=np.resize([distinct[schedule] for schedule in schedules], agents),
             sync_every=self.sync_every,
             radius=self.radius,
-            weights=weights.astype(float),
+            weights=weights,
             average_offset=step_sizes.average_offset(self.step_size),
             steps=_checks.integer("steps", steps, least=1),
             runs=_checks.integer("runs", runs, least=1),
@@ -162,10 +167,10 @@ class FedSARSA:
         return {
             "features": repr(self.features),
             "policy": repr(self.policy),
-            "step_size": repr(self.step_size),
+            "step_size": repr([repr(one) for one in step_sizes.schedules(self.step_size)]),
             "sync_every": self.sync_every,
             "radius": self.radius,
-            "weighted": self.weights is not None,
+            "weights": None if self.weights is None else np.asarray(self.weights).tolist(),
             "agents": len(fleet),
             "distinct_worlds": len(fleet.worlds),
             "states": fleet.states,
@@ -179,7 +184,7 @@ def _start(problem: Problem, theta0: ArrayLike | None) -> Floats:
     dim, agents, runs = problem.features.dim, problem.agents, problem.runs
     if theta0 is None:
         return np.zeros(dim)
-    start = _checks.real_array("theta0", theta0)
+    start = _checks.labelled("theta0", theta0, [("d",), ("agent", "d"), ("run", "agent", "d")])
     if start.shape not in {(dim,), (agents, dim), (runs, agents, dim)}:
         raise ValueError(
             f"theta0 must have shape ({dim},), ({agents}, {dim}) or ({runs}, {agents}, {dim}), "
@@ -203,22 +208,23 @@ def _history(
     first = np.stack([average(problem.weights, theta0[run]) for run in range(runs)])
     every = problem.sync_every
     whole = every is not None and problem.steps % every == 0
-    final = state.central if whole else state.theta.mean(axis=1)
+    with np.errstate(over="ignore"):
+        final = state.central if whole else state.theta.mean(axis=1)
     stride = 1 if every is None else every * record_every
     t = stride * np.arange(seen.central.shape[1] + 1)
+    averaged = _averaged(problem, state, final)
+    sound = np.isfinite(final).all(axis=1) & (averaged is None or np.isfinite(averaged).all(axis=1))
+    # Averages of finite parameters may overflow after the last step.
+    failed_at = np.where((state.failed_at < 0) & ~sound, problem.steps - 1, state.failed_at)
     variables: dict[str, Any] = {
         "central": (("run", "t", "d"), np.concatenate([first[:, None], seen.central], axis=1)),
         "drift": (("run", "t"), np.pad(seen.drift, ((0, 0), (1, 0)), constant_values=math.nan)),
         "final": (("run", "d"), final),
         "local": (("run", "agent", "d"), state.theta),
-        "failed_at": ("run", state.failed_at),
+        "failed_at": ("run", failed_at),
     }
-    offset = problem.average_offset
-    if offset is not None:
-        total = state.weighted_sum + (offset + problem.steps) * final
-        weight = (problem.steps + 1) * (offset + problem.steps / 2)
-        failed = state.failed_at >= 0
-        variables["averaged"] = (("run", "d"), np.where(failed[:, None], math.nan, total / weight))
+    if averaged is not None:
+        variables["averaged"] = (("run", "d"), averaged)
     attributes = {
         "fedsarsa_file": KIND,
         "fedsarsa_version": __version__,
@@ -227,3 +233,14 @@ def _history(
         "settings": json.dumps(settings),
     }
     return History(xr.Dataset(variables, coords={"run": np.arange(runs), "t": t}, attrs=attributes))
+
+
+@np.errstate(over="ignore", invalid="ignore")  # what overflows is reported as failed
+def _averaged(problem: Problem, state: State, final: Floats) -> Floats | None:
+    """theta-tilde, (R, d), NaN for failed runs; None where it is not kept."""
+    offset = problem.average_offset
+    if offset is None:
+        return None
+    total = state.weighted_sum + (offset + problem.steps) * final
+    weight = (problem.steps + 1) * (offset + problem.steps / 2)
+    return np.where(state.failed_at[:, None] >= 0, math.nan, total / weight)

@@ -4,14 +4,14 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike
 
-from fedsarsa import _files
+from fedsarsa import _checks, _files
 from fedsarsa.federation.problem import RUNNING
 
 KIND = "history"
+NEEDED = ("central", "drift", "final", "local", "failed_at", "settings", "engine", "seed")
 
 
 class History:
@@ -69,7 +69,7 @@ class History:
 
     def mse(self, theta: ArrayLike) -> xr.DataArray:
         """||theta-bar_t - theta||^2 of every run, (run, t)."""
-        reference = np.asarray(theta, dtype=float)
+        reference = _checks.labelled("theta", theta, [("d",)])
         dim = self.data.sizes["d"]
         if reference.shape != (dim,):
             raise ValueError(f"theta must have shape ({dim},), got {reference.shape}")
@@ -83,7 +83,7 @@ class History:
     @classmethod
     def load(cls, path: str | Path) -> "History":
         """Read a history that ``save`` wrote."""
-        return cls(_files.read_netcdf(Path(path), KIND))
+        return cls(_files.read_netcdf(Path(path), KIND, NEEDED))
 
     def __repr__(self) -> str:
         sizes = self.data.sizes

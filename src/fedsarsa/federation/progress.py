@@ -18,10 +18,11 @@ def reporting(problem: Problem, done: int, shown: bool) -> Iterator[Callable[[in
 
     columns = (
         TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.completed:,.0f} of {task.total:,.0f} steps"),
+        BarColumn(bar_width=16),
+        TextColumn("{task.percentage:.0f}%"),
         TextColumn("{task.fields[speed]}"),
         TimeRemainingColumn(),
+        TextColumn("left"),
     )
     begun, first = time.perf_counter(), done
     with Progress(*columns, console=Console(stderr=True)) as bar:
@@ -31,6 +32,6 @@ def reporting(problem: Problem, done: int, shown: bool) -> Iterator[Callable[[in
         def report(t: int) -> None:
             elapsed = time.perf_counter() - begun
             rate = (t - first) * problem.agents * problem.runs / elapsed
-            bar.update(task, completed=t, speed=f"{rate:.2g} agent-steps/s")
+            bar.update(task, completed=t, speed=f"{rate:.2g} steps/s")
 
         yield report

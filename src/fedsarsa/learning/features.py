@@ -118,8 +118,8 @@ class ModuloFeatures:
     d2: int = 5
 
     def __post_init__(self) -> None:
-        _checks.integer("d1", self.d1, least=1)
-        _checks.integer("d2", self.d2, least=1)
+        object.__setattr__(self, "d1", _checks.integer("d1", self.d1, least=1))
+        object.__setattr__(self, "d2", _checks.integer("d2", self.d2, least=1))
 
     @property
     def dim(self) -> int:
@@ -151,7 +151,9 @@ class TabularFeatures:
         array = _checks.real_array("table", table)
         if array.ndim != 3 or 0 in array.shape:
             raise ValueError(f"table must have shape (S, A, d), got {array.shape}")
-        norms = np.linalg.norm(array, axis=2)
+        largest = np.abs(array).max()
+        # Squares of large entries would overflow: norms in units of the largest entry.
+        norms = np.linalg.norm(array / max(largest, 1.0), axis=2) * max(largest, 1.0)
         if norms.max() > 1 + NORM_TOLERANCE:
             if not normalise:
                 state, action = np.unravel_index(np.argmax(norms), norms.shape)

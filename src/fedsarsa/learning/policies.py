@@ -25,7 +25,7 @@ class Softmax:
     temperature: float = 100.0
 
     def __post_init__(self) -> None:
-        _checks.positive("temperature", self.temperature)
+        object.__setattr__(self, "temperature", _checks.positive("temperature", self.temperature))
 
     def probabilities(self, values: Floats, state: State = ALL) -> Floats:  # noqa: ARG002
         """pi(. | s) for ``values`` (A,) of one state, or all of them for (S, A)."""
@@ -53,6 +53,7 @@ class EpsilonGreedy:
         eps = _checks.number("eps", self.eps, "a number in [0, 1]")
         if not 0 <= eps <= 1:
             raise ValueError(f"eps must be a number in [0, 1], got {self.eps!r}")
+        object.__setattr__(self, "eps", eps)
 
     def probabilities(self, values: Floats, state: State = ALL) -> Floats:
         """pi(. | s) for ``values`` (A,) of one state, or all of them for (S, A)."""

@@ -28,11 +28,11 @@ class ConstantStep:
     value: float
 
     def __post_init__(self) -> None:
-        _checks.positive("step_size", self.value)
+        object.__setattr__(self, "value", _checks.positive("step_size", self.value))
 
     def at(self, t: NDArray[np.int64]) -> Floats:
         """alpha_t for an array of time steps."""
-        return np.full(len(t), float(self.value))
+        return np.full(len(t), self.value)
 
 
 @dataclass(frozen=True)
@@ -47,8 +47,8 @@ class LinearDecay:
     a: float
 
     def __post_init__(self) -> None:
-        _checks.positive("w", self.w)
-        _checks.positive("a", self.a)
+        object.__setattr__(self, "w", _checks.positive("w", self.w))
+        object.__setattr__(self, "a", _checks.positive("a", self.a))
 
     def at(self, t: NDArray[np.int64]) -> Floats:
         """alpha_t for an array of time steps."""
@@ -63,16 +63,18 @@ class PiecewiseDecay:
     boundaries: Sequence[int]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "values", tuple(self.values))
-        object.__setattr__(self, "boundaries", tuple(self.boundaries))
-        for k, value in enumerate(self.values):
-            _checks.positive(f"values[{k}]", value)
+        for name in ("values", "boundaries"):
+            if not isinstance(getattr(self, name), (list, tuple, np.ndarray)):
+                raise TypeError(f"{name} must be a list, got {getattr(self, name)!r}")
+        values = tuple(_checks.positive(f"values[{k}]", v) for k, v in enumerate(self.values))
+        object.__setattr__(self, "values", values)
         if len(self.boundaries) != len(self.values) - 1:
             raise ValueError(
                 f"boundaries must be one fewer than values, got {len(self.boundaries)} boundaries "
                 f"for {len(self.values)} values"
             )
         edges = [0, *(_checks.integer("boundaries", b, least=1) for b in self.boundaries)]
+        object.__setattr__(self, "boundaries", tuple(edges[1:]))
         if any(b <= a for a, b in itertools.pairwise(edges)):
             raise ValueError(f"boundaries must increase, got {list(self.boundaries)}")
 
@@ -88,16 +90,31 @@ StepSize = float | Schedule | Sequence[float | Schedule]
 
 def schedules(step_size: StepSize) -> list[Schedule]:
     """The schedules in ``step_size``: one for all agents, or one per agent."""
-    many = isinstance(step_size, (list, tuple, np.ndarray))
+    many = isinstance(step_size, (list, tuple)) or (isinstance(step_size, np.ndarray) and step_size.ndim > 0)
     if many and len(step_size) == 0:  # type: ignore[arg-type]
         raise ValueError(f"step_size must be one or one per agent, got {step_size!r}")
     return [_schedule(one) for one in (step_size if many else [step_size])]  # type: ignore[union-attr]
 
 
 def _schedule(one: Any) -> Schedule:
-    if isinstance(one, Schedule):
-        return one
-    return ConstantStep(_checks.positive("step_size", one))
+    if isinstance(one, type) or not isinstance(one, Schedule):
+        return ConstantStep(_checks.positive("step_size", one))
+    return one
+
+
+def step_sizes_at(schedules: Sequence[Schedule], times: NDArray[np.int64]) -> Floats:
+    """alpha_t of every schedule, (schedules, len(times)): positive, or an error that names the step."""
+    sizes = np.stack([np.asarray(schedule.at(times), dtype=np.float64) for schedule in schedules])
+    if sizes.shape[1:] != times.shape:
+        raise ValueError(f"step_size must give one number per step, got {sizes.shape[1:]} for {len(times)}")
+    bad = np.argwhere(~(np.isfinite(sizes) & (sizes > 0)))
+    if len(bad):
+        which, when = bad[0]
+        raise ValueError(
+            f"step_size must be positive, got {sizes[which, when]} at step {times[when]} "
+            f"from {schedules[which]!r}"
+        )
+    return sizes
 
 
 def average_offset(step_size: StepSize) -> float | None:

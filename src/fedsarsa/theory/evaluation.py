@@ -14,7 +14,7 @@ from fedsarsa.theory.stationary import long_run_distribution
 from fedsarsa.worlds.finite import FiniteMDP
 from fedsarsa.worlds.fleet import Fleet
 
-# An action replaces the current one only if it is better by this much of the reward cap.
+# Policy iteration ends when no action is better than the current one by more than this share of values.
 IMPROVEMENT = 1e-12
 
 
@@ -33,11 +33,11 @@ def evaluate(fleet: Fleet | Sequence[FiniteMDP], algo: FedSARSA, theta: ArrayLik
         ``discounted_return``: E[sum_t discount^t r_t] from the initial distribution;
         ``average_reward``: long-run mean reward per step;
         ``optimal_return``: the largest discounted return of any policy in that agent's world;
-        ``gap``: optimal_return - discounted_return, never negative.
+        ``gap``: optimal_return - discounted_return, not negative but for rounding.
     """
     fleet = fleet if isinstance(fleet, Fleet) else Fleet(fleet)
     features = algo.feature_map(fleet)
-    parameters = _checks.real_array("theta", theta)
+    parameters = _checks.labelled("theta", theta, [("d",), ("agent", "d")])
     if parameters.shape not in {(features.dim,), (len(fleet), features.dim)}:
         raise ValueError(
             f"theta must have shape ({features.dim},) or ({len(fleet)}, {features.dim}), "
@@ -55,7 +55,7 @@ def evaluate(fleet: Fleet | Sequence[FiniteMDP], algo: FedSARSA, theta: ArrayLik
             "discounted_return": ("agent", each[:, 0]),
             "average_reward": ("agent", each[:, 1]),
             "optimal_return": ("agent", optimal),
-            "gap": ("agent", np.maximum(optimal - each[:, 0], 0.0)),
+            "gap": ("agent", optimal - each[:, 0]),
         },
         coords={"agent": np.arange(len(fleet))},
     )
@@ -80,7 +80,7 @@ def optimal_return(world: FiniteMDP) -> float:
         ahead = world.expected_reward + world.discount * world.kernel.expect(values)
         better = np.argmax(ahead, axis=1)
         gain = ahead[states, better] - ahead[states, best]
-        if gain.max() <= IMPROVEMENT * max(world.reward_cap, 1.0) / (1 - world.discount):
+        if gain.max() <= IMPROVEMENT * np.abs(ahead).max():
             return float(world.initial @ values)
         best = np.where(gain > 0, better, best)
 

@@ -21,6 +21,7 @@ from fedsarsa.federation.engines.lanes import Lanes, Plan, Stretch, Team
 from fedsarsa.federation.problem import RUNNING, Problem, State, Synchronisations
 from fedsarsa.learning.features import Aggregation
 from fedsarsa.learning.policies import Softmax
+from fedsarsa.learning.step_sizes import step_sizes_at
 from fedsarsa.learning.tables import tabulate
 
 TEAM_LANES = 512  # lanes of a team: few enough for their parameters to stay in the cache
@@ -80,7 +81,7 @@ class CpuEngine:
         problem = self.problem
         stretch = _stretch(problem, state.t, steps)
         times = np.arange(state.t, state.t + steps)
-        step_sizes = np.stack([schedule.at(times) for schedule in problem.schedules])
+        step_sizes = step_sizes_at(problem.schedules, times)
         records = stretch.rounds if stretch.synchronises else 0
         central = np.full((problem.runs, records, problem.features.dim), np.nan)
         drift = np.full((problem.runs, records), np.nan)

@@ -73,10 +73,10 @@ class Team(NamedTuple):
 
 
 class Stretch(NamedTuple):
-    """The steps that one call takes: ``rounds`` whole rounds of ``steps`` each, or ``steps`` steps of one round.
+    """The steps that one call takes: ``rounds`` whole rounds of ``steps`` each, or ``steps`` of one round.
 
     ``begun`` is when the first of these rounds began, ``left`` how many steps of the last one remain after
-    the stretch; ``ends`` says whether it is over then (none remain), ``synchronises`` whether the server acts.
+    the stretch; ``ends`` says whether none do, ``synchronises`` whether the server then acts.
     """
 
     t: int

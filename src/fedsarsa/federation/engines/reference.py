@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from fedsarsa._checks import Floats
 from fedsarsa.federation.problem import RUNNING, Problem, State, Synchronisations, average
 from fedsarsa.learning import random
+from fedsarsa.learning.step_sizes import step_sizes_at
 from fedsarsa.worlds import alias
 from fedsarsa.worlds.finite import FiniteMDP
 from fedsarsa.worlds.kernels import Kernel
@@ -37,7 +38,7 @@ class ReferenceEngine:
         """Train every run for ``steps`` more steps, in place."""
         problem = self.problem
         times = np.arange(state.t, state.t + steps)
-        step_sizes = np.stack([schedule.at(times) for schedule in problem.schedules])
+        step_sizes = step_sizes_at(problem.schedules, times)
         central, drift = [], []
         for k, t in enumerate(times.tolist()):
             synchronises = problem.sync_every is not None and (t + 1) % problem.sync_every == 0
