@@ -16,6 +16,13 @@ from tests.worlds_of_tests import fleet
 ENGINES = ["reference", "cpu"]
 
 
+@pytest.fixture
+def step_by_step(monkeypatch):
+    """Stretches of a single step: a training is cut wherever it can be."""
+    monkeypatch.setattr("fedsarsa.federation.training.FIRST_STRETCH", 1)
+    monkeypatch.setattr("fedsarsa.federation.training.STRETCH_SECONDS", 1e-9)
+
+
 def small(**options):
     return fs.FedSARSA(fs.ModuloFeatures(2, 2), fs.Softmax(1.0), 0.1, **({"sync_every": 5} | options))
 
@@ -43,9 +50,9 @@ def test_thinned_records_are_some_of_all_records():
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_stretches_of_any_length_give_the_same_history(engine, monkeypatch):
+def test_stretches_of_any_length_give_the_same_history(engine, request):
     whole = small().train(fleet(), 100, runs=2, engine=engine)
-    monkeypatch.setattr("fedsarsa.federation.training.STRETCH_SECONDS", 1e-9)
+    request.getfixturevalue("step_by_step")
     pieces = small().train(fleet(), 100, runs=2, engine=engine)
     assert pieces.data.equals(whole.data)
 
@@ -202,8 +209,7 @@ def test_settings_that_do_not_fit_the_fleet():
         fs.FedSARSA(fs.OneHot(), fs.FixedPolicy(7)).train(fleet(), 5)
 
 
-def test_interrupted_training_goes_on_where_it_stopped(tmp_path, monkeypatch):
-    monkeypatch.setattr("fedsarsa.federation.training.STRETCH_SECONDS", 1e-9)
+def test_interrupted_training_goes_on_where_it_stopped(tmp_path, monkeypatch, step_by_step):
     algo = fs.FedSARSA(fs.OneHot(), fs.Softmax(1.0), fs.LinearDecay(3.0, 9.0), sync_every=5)
     whole = algo.train(fleet(), 103, runs=2, record_every=2)
     path = tmp_path / "checkpoint.nc"
@@ -251,7 +257,7 @@ def test_a_killed_training_leaves_a_whole_checkpoint(tmp_path):
     program = textwrap.dedent(f"""
         import fedsarsa as fs, fedsarsa.federation.training as training
         training.CHECKPOINT_SECONDS = -1.0
-        training.STRETCH_SECONDS = 1e-9
+        training.FIRST_STRETCH, training.STRETCH_SECONDS = 1, 1e-9
         fs.FedSARSA().train(fs.paper.fleet(5), 50_000_000, runs=2, checkpoint={str(path)!r}, record_every=100)
     """)
     child = subprocess.Popen([sys.executable, "-c", program])
@@ -291,9 +297,10 @@ def test_what_remains_after_the_last_round_is_averaged_plainly(engine):
 
 
 @pytest.mark.parametrize("steps", [200, 203])
-@pytest.mark.parametrize("seconds", [1e-9, 0.25])
-def test_a_failed_run_keeps_the_step_at_which_it_failed(steps, seconds, monkeypatch):
-    monkeypatch.setattr("fedsarsa.federation.training.STRETCH_SECONDS", seconds)
+@pytest.mark.parametrize("cut", [True, False])
+def test_a_failed_run_keeps_the_step_at_which_it_failed(steps, cut, request):
+    if cut:
+        request.getfixturevalue("step_by_step")
     algo = fs.FedSARSA(fs.OneHot(), fs.Softmax(1.0), 1e10, sync_every=4)
     one, two = (algo.train([diverging()], steps, runs=6, engine=name) for name in ENGINES)
     assert set(one.failed_at.values.tolist()) == {-1, 31}
@@ -307,10 +314,10 @@ def test_averages_that_overflow_after_the_last_step_are_failures(engine):
     assert (history.failed_at >= 0).all()
 
 
-def test_where_a_training_is_cut_changes_nothing(monkeypatch):
+def test_where_a_training_is_cut_changes_nothing(request):
     algo = fs.FedSARSA(fs.OneHot(), fs.Softmax(1.0), fs.LinearDecay(3.0, 9.0), sync_every=7)
     whole = algo.train(fleet(), 40, runs=2)
-    monkeypatch.setattr("fedsarsa.federation.training.STRETCH_SECONDS", 1e-9)  # a step at a time
+    request.getfixturevalue("step_by_step")
     cut = algo.train(fleet(), 40, runs=2)
     assert cut.data.equals(whole.data)
 

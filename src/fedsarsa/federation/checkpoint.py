@@ -35,8 +35,8 @@ def fingerprint(problem: Problem, engine: str, theta0: Floats, record_every: int
     return digest.hexdigest()
 
 
-def save(path: Path, mark: str, state: State, seen: Synchronisations) -> None:
-    """Write where a training stands, atomically."""
+def save(path: Path, mark: str, state: State, records: Synchronisations, known: int) -> None:
+    """Write where a training stands and the first ``known`` of its records, atomically."""
     _files.write_netcdf(
         xr.Dataset(
             {
@@ -47,8 +47,8 @@ def save(path: Path, mark: str, state: State, seen: Synchronisations) -> None:
                 "weighted_sum": (("run", "d"), state.weighted_sum),
                 "progress": (("run", "agent", "kept"), state.progress),
                 "failed_at": ("run", state.failed_at),
-                "central": (("run", "record", "d"), seen.central),
-                "drift": (("run", "record"), seen.drift),
+                "central": (("run", "record", "d"), records.central[:, :known]),
+                "drift": (("run", "record"), records.drift[:, :known]),
             },
             attrs={"fedsarsa_file": KIND, "fingerprint": mark, "t": state.t},
         ),
@@ -56,15 +56,17 @@ def save(path: Path, mark: str, state: State, seen: Synchronisations) -> None:
     )
 
 
-def load(path: Path, mark: str) -> tuple[State, Synchronisations]:
-    """Read a checkpoint of the training with this fingerprint."""
+def load(path: Path, mark: str, records: Synchronisations) -> State:
+    """Read a checkpoint of the training with this fingerprint, its records into ``records``."""
     data = _files.read_netcdf(path, KIND, (*ARRAYS, "fingerprint", "t"))
     if data.attrs["fingerprint"] != mark:
         raise ValueError(
             f"{path}: expected a checkpoint of this training, got one of another; "
             "remove it or choose another place"
         )
-    state = State(
+    known = data.sizes["record"]
+    records.central[:, :known], records.drift[:, :known] = data["central"].values, data["drift"].values
+    return State(
         t=int(data.attrs["t"]),
         theta=data["theta"].values,
         states=data["states"].values,
@@ -74,4 +76,3 @@ def load(path: Path, mark: str) -> tuple[State, Synchronisations]:
         progress=data["progress"].values,
         failed_at=data["failed_at"].values,
     )
-    return state, Synchronisations(data["central"].values, data["drift"].values)

@@ -16,7 +16,7 @@ from fedsarsa._checks import Floats
 from fedsarsa._version import __version__
 from fedsarsa.federation import engines, training
 from fedsarsa.federation.history import KIND, History
-from fedsarsa.federation.problem import Problem, State, Synchronisations, average
+from fedsarsa.federation.problem import Problem, State, Synchronisations
 from fedsarsa.learning import features as feature_maps
 from fedsarsa.learning import policies, step_sizes
 from fedsarsa.learning.features import FeatureMap, Features, ModuloFeatures
@@ -111,7 +111,7 @@ class FedSARSA:
         start = _start(problem, theta0)
         if checkpoint is not None:
             _files.check_writable(Path(checkpoint).parent)
-        state, seen = training.train(
+        state, records = training.train(
             problem,
             engines.build(name, problem, threads),
             start,
@@ -126,7 +126,7 @@ class FedSARSA:
             "record_every": record_every,
             "warm_start": theta0 is not None,
         }
-        return _history(problem, start, state, seen, name, settings, record_every)
+        return _history(problem, state, records, name, settings, record_every)
 
     def problem(self, fleet: Fleet, steps: int, runs: int, seed: int) -> Problem:
         """The training problem of these settings on a fleet, checked."""
@@ -195,30 +195,26 @@ def _start(problem: Problem, theta0: ArrayLike | None) -> Floats:
 
 def _history(
     problem: Problem,
-    start: Floats,
     state: State,
-    seen: Synchronisations,
+    records: Synchronisations,
     engine: str,
     settings: dict[str, Any],
     record_every: int,
 ) -> History:
     """The labelled arrays of a finished training."""
-    runs, dim = problem.runs, problem.features.dim
-    theta0 = np.broadcast_to(start, (runs, problem.agents, dim))
-    first = np.stack([average(problem.weights, theta0[run]) for run in range(runs)])
     every = problem.sync_every
     whole = every is not None and problem.steps % every == 0
     with np.errstate(over="ignore"):
         final = state.central if whole else state.theta.mean(axis=1)
     stride = 1 if every is None else every * record_every
-    t = stride * np.arange(seen.central.shape[1] + 1)
+    t = stride * np.arange(records.central.shape[1])
     averaged = _averaged(problem, state, final)
     sound = np.isfinite(final).all(axis=1) & (averaged is None or np.isfinite(averaged).all(axis=1))
     # Averages of finite parameters may overflow after the last step.
     failed_at = np.where((state.failed_at < 0) & ~sound, problem.steps - 1, state.failed_at)
     variables: dict[str, Any] = {
-        "central": (("run", "t", "d"), np.concatenate([first[:, None], seen.central], axis=1)),
-        "drift": (("run", "t"), np.pad(seen.drift, ((0, 0), (1, 0)), constant_values=math.nan)),
+        "central": (("run", "t", "d"), records.central),
+        "drift": (("run", "t"), records.drift),
         "final": (("run", "d"), final),
         "local": (("run", "agent", "d"), state.theta),
         "failed_at": ("run", failed_at),
@@ -232,7 +228,7 @@ def _history(
         "seed": str(problem.seed),
         "settings": json.dumps(settings),
     }
-    return History(xr.Dataset(variables, coords={"run": np.arange(runs), "t": t}, attrs=attributes))
+    return History(xr.Dataset(variables, coords={"run": np.arange(problem.runs), "t": t}, attrs=attributes))
 
 
 @np.errstate(over="ignore", invalid="ignore")  # what overflows is reported as failed

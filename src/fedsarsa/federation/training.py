@@ -17,6 +17,7 @@ from fedsarsa.federation.progress import reporting
 
 CHECKPOINT_SECONDS = 60.0
 STRETCH_SECONDS = 0.25  # between two looks at progress, interrupts and checkpoints
+FIRST_STRETCH = 100_000  # agent-steps, before it is known how long they take
 STRETCH_NUMBERS = 4_000_000  # numbers a stretch may hold: 32 MB
 
 
@@ -32,28 +33,29 @@ def train(
     progress: bool,
     path: Path | None,
 ) -> tuple[State, Synchronisations]:
-    """Train to the end, or from the checkpoint at ``path`` to the end."""
+    """Train to the end, or from the checkpoint at ``path`` to the end; the records begin with t = 0."""
     mark = checkpoint.fingerprint(problem, engine.name, theta0, record_every) if path else ""
+    state, records = first_state(problem, theta0), _empty(problem, record_every)
     if path is not None and path.exists():
-        state, seen = checkpoint.load(path, mark)
+        state = checkpoint.load(path, mark, records)
     else:
-        state, seen = first_state(problem, theta0), _nothing(problem)
         engine.start(state)
-    parts, saved, stretch = [seen], time.monotonic(), 1
+        records.central[:, 0], records.drift[:, 0] = state.central, np.nan
+    saved, stretch = time.monotonic(), max(1, FIRST_STRETCH // (problem.agents * problem.runs))
     with _held_interrupt() as interrupted, reporting(problem, state.t, progress) as report:
         while state.t < problem.steps and not interrupted.is_set():
             begun = time.monotonic()
-            part = engine.advance(state, stretch_length(problem, state.t, stretch))
-            parts.append(_thinned(problem, state.t, part, record_every))
+            seen = engine.advance(state, stretch_length(problem, state.t, stretch))
+            known = _note(problem, records, record_every, state.t, seen)
             report(state.t)
             ended = time.monotonic()
             stretch = _adapted(stretch, ended - begun)
             if path is not None and (ended - saved > CHECKPOINT_SECONDS or interrupted.is_set()):
-                checkpoint.save(path, mark, state, _joined(parts))
+                checkpoint.save(path, mark, state, records, known)
                 saved = time.monotonic()
     if interrupted.is_set():
         raise Interrupted(f"interrupted after {state.t} of {problem.steps} steps")
-    return state, _joined(parts)
+    return state, records
 
 
 def stretch_length(problem: Problem, t: int, wanted: int) -> int:
@@ -76,27 +78,25 @@ def _adapted(stretch: int, seconds: float) -> int:
     return max(1, int(stretch * min(max(factor, 0.1), 10.0)))
 
 
-def _thinned(problem: Problem, end: int, seen: Synchronisations, record_every: int) -> Synchronisations:
-    """Every ``record_every``-th of the synchronisations that ended at ``end``, counted from t = 0."""
-    count = seen.central.shape[1]
-    last = end // problem.sync_every if problem.sync_every is not None and count else 0
-    kept = np.flatnonzero(np.arange(last - count + 1, last + 1) % record_every == 0)
-    return Synchronisations(seen.central[:, kept], seen.drift[:, kept])
+def _empty(problem: Problem, record_every: int) -> Synchronisations:
+    """Room for t = 0 and every ``record_every``-th synchronisation."""
+    count = problem.steps // (problem.sync_every * record_every) if problem.sync_every is not None else 0
+    shape = (problem.runs, count + 1)
+    return Synchronisations(np.empty((*shape, problem.features.dim)), np.empty(shape))
 
 
-def _nothing(problem: Problem) -> Synchronisations:
-    return Synchronisations(np.empty((problem.runs, 0, problem.features.dim)), np.empty((problem.runs, 0)))
-
-
-def _joined(parts: list[Synchronisations]) -> Synchronisations:
-    """All parts as one, which also replaces them."""
-    parts[:] = [
-        Synchronisations(
-            np.concatenate([part.central for part in parts], axis=1),
-            np.concatenate([part.drift for part in parts], axis=1),
-        )
-    ]
-    return parts[0]
+def _note(
+    problem: Problem, records: Synchronisations, record_every: int, end: int, seen: Synchronisations
+) -> int:
+    """Record those of the synchronisations up to ``end`` that are due; how many records there are then."""
+    last = end // problem.sync_every if problem.sync_every is not None else 0
+    first = last - seen.central.shape[1] + 1  # synchronisations are counted from 1
+    due = slice(-first % record_every, None, record_every)
+    known = last // record_every + 1
+    central, drift = seen.central[:, due], seen.drift[:, due]
+    records.central[:, known - central.shape[1] : known] = central
+    records.drift[:, known - drift.shape[1] : known] = drift
+    return known
 
 
 @contextmanager

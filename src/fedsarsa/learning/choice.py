@@ -137,21 +137,6 @@ def climb(tables: Tables, ladder: Floats, foot: int, uniform: float) -> int:
 
 
 @piece
-def mount(
-    tables: Tables, theta: Floats, start: int, base: float, masses: Floats, at: int, ladder: Floats, foot: int
-) -> None:
-    """Masses count * exp((theta - base) / temperature) of every parameter, and the ladder of every row."""
-    row = U64(0)
-    while row < tables.dim:
-        for c in range(tables.width):
-            exponent = (theta[start + row + c] - base) / tables.parameter
-            masses[at + row + c] = tables.counts[c] * math.exp(exponent)
-        rebuild(tables, masses, at + row, ladder, foot)
-        row += tables.width
-        foot += tables.width + _ONE
-
-
-@piece
 def rebuild(tables: Tables, masses: Floats, at: int, ladder: Floats, foot: int) -> None:
     """The ladder of one row: 0 and the cumulative masses of its classes."""
     total = 0.0

@@ -83,8 +83,8 @@ class CpuEngine:
         times = np.arange(state.t, state.t + steps)
         step_sizes = step_sizes_at(problem.schedules, times)
         records = stretch.rounds if stretch.synchronises else 0
-        central = np.full((problem.runs, records, problem.features.dim), np.nan)
-        drift = np.full((problem.runs, records), np.nan)
+        central = np.empty((problem.runs, records, problem.features.dim))
+        drift = np.empty((problem.runs, records))
         work = problem.agents * problem.runs * stretch.steps
         split = problem.runs < self.threads and work >= LONG_ROUND * self.threads
         with _announced():

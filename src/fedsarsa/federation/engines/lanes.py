@@ -117,6 +117,7 @@ class Room(NamedTuple):
     base: Floats
     rows: NDArray[np.uint64]
     groups: NDArray[np.uint64]
+    updated: Floats
     exponents: Floats
     exponentials: Floats
     bits: NDArray[np.uint64]
@@ -130,7 +131,8 @@ class Room(NamedTuple):
 def room(tables: Tables, team: Team) -> Room:
     """Empty working space for a team."""
     draws = BLOCK * AHEAD
-    bits = np.zeros(BLOCK, np.uint64)
+    wide = max(BLOCK, int(tables.dim))
+    bits = np.zeros(wide, np.uint64)
     return Room(
         columns=np.empty(draws, np.uint64),
         fractions=np.empty(draws, np.uint64),
@@ -145,11 +147,12 @@ def room(tables: Tables, team: Team) -> Room:
         next_actions=np.empty(BLOCK, np.uint64),
         masses=np.empty(BLOCK * team.masses.shape[1]),
         ladders=np.empty(BLOCK * team.ladders.shape[1]),
-        base=np.empty(BLOCK),
+        base=np.zeros(BLOCK),
         rows=np.empty(BLOCK, np.uint64),
         groups=np.empty(BLOCK, np.uint64),
-        exponents=np.zeros(BLOCK),
-        exponentials=np.empty(BLOCK),
+        updated=np.zeros(BLOCK),
+        exponents=np.zeros(wide),
+        exponentials=np.empty(wide),
         bits=bits,
         power=bits.view(np.float64),
         values=np.empty(int(tables.width)),
@@ -233,9 +236,7 @@ def local_steps(
                 # What theta-tilde gives to the steps of this round after this one: a + t each.
                 remaining = steps - 1 - step + stretch.left
                 rest = remaining * (plan.offset + t + step + 0.5 * (remaining + 1))
-                update(
-                    tables, plan, team, lanes, first, count, step_sizes, column + step, t + step, rest, room
-                )
+                update(tables, team, lanes, first, count, step_sizes, column + step, t + step, rest, room)
                 if plan.cached:
                     refresh(tables, team, count, room)
         for h in range(count):
@@ -271,7 +272,7 @@ def enter(
                     room.ladders[h * size + j] = team.ladders[run, j]
             else:
                 base = room.base[h] = highest(team.theta, origin, dim)
-                choice.mount(tables, team.theta, origin, base, room.masses, h * dim, room.ladders, h * size)
+                mount(tables, team.theta, origin, base, room.masses, h * dim, room.ladders, h * size, room)
 
 
 @kernel
@@ -319,22 +320,31 @@ def move(tables: Tables, count: int, at: int, room: Room) -> None:
 @piece
 def act(tables: Tables, plan: Plan, team: Team, count: int, at: int, room: Room) -> None:
     """Draw the next action of every lane of a block."""
+    if not plan.cached:
+        for h in range(count):
+            room.next_actions[h] = directly(tables, team, h, room.uniforms[at + h], room)
+        return
     size, height = U64(team.ladders.shape[1]), tables.width + _ONE
     for h in range(count):
-        s, uniform = room.next_states[h], room.uniforms[at + h]
-        foot = h * size + tables.rows[s] * height
-        if plan.cached and (choice.TRUST_LOW < room.ladders[foot + tables.width] < choice.TRUST_HIGH):
+        uniform = room.uniforms[at + h]
+        foot = h * size + tables.rows[room.next_states[h]] * height
+        if choice.TRUST_LOW < room.ladders[foot + tables.width] < choice.TRUST_HIGH:
             room.next_actions[h] = choice.climb(tables, room.ladders, foot, uniform)
         else:
-            room.next_actions[h] = choice.direct(
-                tables, team.theta, room.origin[h], s, uniform, room.values, room.weights
-            )
+            room.next_actions[h] = directly(tables, team, h, uniform, room)
+
+
+@piece
+def directly(tables: Tables, team: Team, h: int, uniform: float, room: Room) -> int:
+    """The next action of lane ``h`` from its parameters."""
+    return choice.direct(
+        tables, team.theta, room.origin[h], room.next_states[h], uniform, room.values, room.weights
+    )
 
 
 @piece
 def update(
     tables: Tables,
-    plan: Plan,
     team: Team,
     lanes: Lanes,
     first: int,
@@ -346,45 +356,70 @@ def update(
     room: Room,
 ) -> None:
     """Step 3 and 4 for every lane of a block: the parameters, then the pair."""
-    averaging = team.progress.size > 0
-    for h in range(count):
-        origin, world = room.origin[h], room.world[h]
-        s, a = room.states[h], room.actions[h]
-        s_next, a_next = room.next_states[h], room.next_actions[h]
-        step_size = step_sizes[room.schedule[h], U64(column)]
-        change = sarsa.increment(tables, team.theta, origin, world, s, a, s_next, a_next, step_size)
-        if tables.dense.size > 0:
-            finite = True
-            at = s * tables.dim * tables.actions + a
-            for j in range(tables.dim):
-                moved = change * tables.dense[at]
-                team.theta[origin + j] += moved
-                finite &= math.isfinite(team.theta[origin + j])
-                if averaging:
-                    team.progress[origin + j] += rest * moved
-                at += tables.actions
-        else:
-            row, group = U64(tables.rows[s]), U64(tables.columns[a])
-            at = origin + row * tables.width + group
+    if tables.dense.size > 0:
+        for h in range(count):
+            change = increment(tables, team, h, step_sizes, column, room)
+            if not move_densely(tables, team, h, change, rest, room):
+                fail(lanes.run[first + h], t, room)
+    else:
+        for h in range(count):
+            change = increment(tables, team, h, step_sizes, column, room)
+            row, group = U64(tables.rows[room.states[h]]), U64(tables.columns[room.actions[h]])
+            at = room.origin[h] + row * tables.width + group
             updated = team.theta[at] + change
             team.theta[at] = updated
-            finite = math.isfinite(updated)
-            if averaging:
+            room.rows[h], room.groups[h], room.updated[h] = row, group, updated
+            if not math.isfinite(updated):
+                fail(lanes.run[first + h], t, room)
+            if team.progress.size > 0:
                 team.progress[at] += rest * change
-            if plan.cached:
-                room.rows[h], room.groups[h] = row, group
-                room.exponents[h] = (updated - room.base[h]) / tables.parameter
-        room.states[h] = s_next
-        room.actions[h] = a_next
-        if not finite:
-            run = lanes.run[first + h]
-            if room.failed_at[run] == RUNNING or t < room.failed_at[run]:
-                room.failed_at[run] = t
+    for h in range(count):
+        room.states[h], room.actions[h] = room.next_states[h], room.next_actions[h]
+
+
+@piece
+def increment(tables: Tables, team: Team, h: int, step_sizes: Floats, column: int, room: Room) -> float:
+    """What the step of lane ``h`` adds along phi(s, a)."""
+    return sarsa.increment(
+        tables,
+        team.theta,
+        room.origin[h],
+        room.world[h],
+        room.states[h],
+        room.actions[h],
+        room.next_states[h],
+        room.next_actions[h],
+        step_sizes[room.schedule[h], U64(column)],
+    )
+
+
+@piece
+def move_densely(tables: Tables, team: Team, h: int, change: float, rest: float, room: Room) -> bool:
+    """Add ``change`` times phi(s, a) to the parameters of lane ``h``; whether they stay finite."""
+    finite, origin = True, room.origin[h]
+    at = room.states[h] * tables.dim * tables.actions + room.actions[h]
+    for j in range(tables.dim):
+        moved = change * tables.dense[at]
+        team.theta[origin + j] += moved
+        finite &= math.isfinite(team.theta[origin + j])
+        if team.progress.size > 0:
+            team.progress[origin + j] += rest * moved
+        at += tables.actions
+    return finite
+
+
+@piece
+def fail(run: int, t: int, room: Room) -> None:
+    """Note that a run's parameters stopped being finite at step ``t``, if not before."""
+    if room.failed_at[run] == RUNNING or t < room.failed_at[run]:
+        room.failed_at[run] = t
 
 
 @piece
 def refresh(tables: Tables, team: Team, count: int, room: Room) -> None:
     """Bring the masses and ladders up to date with the parameters that ``update`` changed."""
+    for h in range(U64(BLOCK)):
+        room.exponents[h] = (room.updated[h] - room.base[h]) / tables.parameter
     exponentials(room.exponents, U64(BLOCK), room.bits, room.power, room.exponentials)
     size, height = U64(team.ladders.shape[1]), tables.width + _ONE
     for h in range(count):
@@ -392,6 +427,31 @@ def refresh(tables: Tables, team: Team, count: int, room: Room) -> None:
         first_of_row = h * tables.dim + row * tables.width
         room.masses[first_of_row + group] = tables.counts[group] * room.exponentials[h]
         choice.rebuild(tables, room.masses, first_of_row, room.ladders, h * size + row * height)
+
+
+@piece
+def mount(
+    tables: Tables,
+    theta: Floats,
+    start: int,
+    base: float,
+    masses: Floats,
+    at: int,
+    ladders: Floats,
+    foot: int,
+    room: Room,
+) -> None:
+    """The masses count * exp((theta - base) / temperature) of all parameters, and the ladder of every row."""
+    for j in range(tables.dim):
+        room.exponents[j] = (theta[start + j] - base) / tables.parameter
+    exponentials(room.exponents, tables.dim, room.bits, room.power, room.exponentials)
+    row = U64(0)
+    while row < tables.dim:
+        for c in range(tables.width):
+            masses[at + row + c] = tables.counts[c] * room.exponentials[row + c]
+        choice.rebuild(tables, masses, at + row, ladders, foot)
+        row += tables.width
+        foot += tables.width + _ONE
 
 
 @kernel
@@ -426,23 +486,15 @@ def settle(
                     failed_at[run] = end - 1
                 elif plan.cached:
                     team.base[run] = highest(average, U64(0), tables.dim)
-                    choice.mount(
-                        tables,
-                        average,
-                        U64(0),
-                        team.base[run],
-                        team.masses[run],
-                        U64(0),
-                        team.ladders[run],
-                        U64(0),
-                    )
+                    masses, ladders = team.masses[run], team.ladders[run]
+                    mount(tables, average, U64(0), team.base[run], masses, U64(0), ladders, U64(0), room)
         if team.failed_at[run] == RUNNING and failed_at[run] != RUNNING:
             team.failed_at[run] = failed_at[run]
             for j in range(len(average)):
                 average[j] = np.nan
-            if synchronises:
-                drift[run, k] = np.nan
         if synchronises:
+            if team.failed_at[run] != RUNNING:
+                drift[run, k] = np.nan
             for j in range(len(average)):
                 central[run, k, j] = average[j]
 
