@@ -145,9 +145,9 @@ def bench(
     quick: Annotated[bool, typer.Option(help="A tenth of the work, for a first look.")] = False,
 ) -> None:
     """Measure speed and memory beside a plain NumPy loop, in one run."""
-    from fedsarsa_benchmarks import foundation
+    from fedsarsa_benchmarks.report import report
 
-    foundation.report(console, quick)
+    report(console, quick)
 
 
 def main() -> None:

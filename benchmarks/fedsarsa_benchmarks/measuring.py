@@ -1,0 +1,37 @@
+"""Timing, and numbers beside what they should be."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+REPEATS = 5
+
+
+@dataclass(frozen=True)
+class Result:
+    """One measured number, and what it should be."""
+
+    what: str
+    measured: str
+    wanted: str = ""
+    met: bool = True
+
+
+def at_least(what: str, value: float, unit: str, wanted: float) -> Result:
+    """A number that should be large."""
+    return Result(what, f"{value:,.4g}{unit}", f"at least {wanted:,.4g}{unit}", value >= wanted)
+
+
+def at_most(what: str, value: float, unit: str, wanted: float) -> Result:
+    """A number that should be small."""
+    return Result(what, f"{value:,.4g}{unit}", f"at most {wanted:,.4g}{unit}", value <= wanted)
+
+
+def seconds(work: Callable[[], object], repeats: int = REPEATS) -> float:
+    """The shortest of several timings: the one least disturbed by other programs."""
+    times = []
+    for _ in range(repeats):
+        begun = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - begun)
+    return min(times)
