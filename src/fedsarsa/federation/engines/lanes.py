@@ -7,7 +7,7 @@ phase of a step together, and the processor always finds independent work:
       local_steps                    for every block of 16 lanes
         enter                          pairs, parameters, softmax caches of the block
         draw                           random numbers of the block for 16 steps at once
-        move, act, update, refresh     for every step: next states, next actions, parameters, caches
+        move, refresh, act, update     for every step: next states, caches, next actions, parameters
       settle                         for every run: average, project, record
 
 What a lane computes does not depend on the lanes beside it.
@@ -229,16 +229,15 @@ def local_steps(
             some = min(AHEAD, steps - ahead)
             draw(tables, plan, lanes, team.first_run, first, count, t + ahead, some, room)
             for i in range(some):
-                at = U64(i) * count
+                at, step = U64(i) * count, ahead + i
                 move(tables, count, at, room)
+                if plan.cached and step > 0:  # here, not after the update: the last one needs none
+                    refresh(tables, team, count, room)
                 act(tables, plan, team, count, at, room)
-                step = ahead + i
                 # What theta-tilde gives to the steps of this round after this one: a + t each.
                 remaining = steps - 1 - step + stretch.left
                 rest = remaining * (plan.offset + t + step + 0.5 * (remaining + 1))
                 update(tables, team, lanes, first, count, step_sizes, column + step, t + step, rest, room)
-                if plan.cached:
-                    refresh(tables, team, count, room)
         for h in range(count):
             team.states[room.place[h]] = room.states[h]
             team.actions[room.place[h]] = room.actions[h]
@@ -417,7 +416,7 @@ def fail(run: int, t: int, room: Room) -> None:
 
 @piece
 def refresh(tables: Tables, team: Team, count: int, room: Room) -> None:
-    """Bring the masses and ladders up to date with the parameters that ``update`` changed."""
+    """Bring the masses and ladders up to date with the parameters that the last ``update`` changed."""
     for h in range(U64(BLOCK)):
         room.exponents[h] = (room.updated[h] - room.base[h]) / tables.parameter
     exponentials(room.exponents, U64(BLOCK), room.bits, room.power, room.exponentials)
