@@ -3,9 +3,9 @@
 Actions with equal features are one class: the class is drawn by its mass, then a member uniformly, from
 the same random number in [0, 1). Two ways lead to the same action:
 
-- *direct*: values, weights by the policy, a walk over the classes. Any policy, any features.
-- *cached*: the softmax masses of an aggregation's parameters are kept, and for each row their
-  cumulative sums, its *ladder*; an update refreshes one mass and one ladder. Only for softmax.
+- *direct*: values, then masses by the policy. Any policy, any features.
+- *cached*: the softmax masses of an aggregation's parameters are kept, and an update refreshes one of
+  them. Only for softmax.
 
 A uniform number times a positive total is below that total, also after rounding: classes without mass
 are never drawn.
@@ -70,7 +70,7 @@ def direct(
                 values[c] += tables.dense[at + U64(c)] * coordinate
             at += tables.actions
     weigh(tables, classes, values, weights)
-    return walk(tables, classes, uniform, weights)
+    return select(tables, weights, U64(0), uniform * total(tables, weights, U64(0)))
 
 
 @piece
@@ -95,19 +95,25 @@ def weigh(tables: Tables, classes: int, values: Floats, weights: Floats) -> None
 
 
 @piece
-def walk(tables: Tables, classes: int, uniform: float, weights: Floats) -> int:
-    """The action at which the cumulative weight passes ``uniform`` of the whole."""
-    total = 0.0
-    for c in range(classes):
-        total += weights[c]
-    target = uniform * total
+def total(tables: Tables, masses: Floats, at: int) -> float:
+    """The sum of the classes' masses, from ``masses[at]`` on."""
+    result = 0.0
+    for c in range(tables.width):
+        result += masses[at + c]
+    return result
+
+
+@piece
+def select(tables: Tables, masses: Floats, at: int, target: float) -> int:
+    """The action at which the cumulative mass of the classes passes ``target``."""
     passed = below = 0.0
-    column = 0
-    for c in range(classes):
-        if weights[c] > 0.0 and passed <= target:
-            column, below = c, passed
-            passed += weights[c]
-    return member(tables, U64(column), (target - below) / weights[column])
+    column = U64(0)
+    for c in range(tables.width - _ONE):
+        passed += masses[at + c]
+        beyond = passed <= target
+        column += U64(beyond)
+        below = passed if beyond else below
+    return member(tables, column, (target - below) / masses[at + column])
 
 
 @piece
@@ -123,24 +129,3 @@ def fixed(tables: Tables, s: int, uniform: float) -> int:
         else:
             low = middle + _ONE
     return U64(tables.order[low])
-
-
-@piece
-def climb(tables: Tables, ladder: Floats, foot: int, uniform: float) -> int:
-    """The action at ``uniform`` of the total mass of the row whose ladder stands at ``foot``."""
-    target = uniform * ladder[foot + tables.width]
-    column = U64(0)
-    for c in range(_ONE, tables.width):
-        column += U64(ladder[foot + c] <= target)
-    low, high = ladder[foot + column], ladder[foot + column + _ONE]
-    return member(tables, column, (target - low) / (high - low))
-
-
-@piece
-def rebuild(tables: Tables, masses: Floats, at: int, ladder: Floats, foot: int) -> None:
-    """The ladder of one row: 0 and the cumulative masses of its classes."""
-    total = 0.0
-    ladder[foot] = total
-    for c in range(tables.width):
-        total += masses[at + c]
-        ladder[foot + c + _ONE] = total

@@ -158,7 +158,6 @@ class CpuEngine:
         """The arrays of runs ``low`` to ``high``: views on ``state``."""
         theta = state.theta[low:high].reshape(-1)
         dim = self.problem.features.dim if self.plan.cached else 0
-        rows = dim // int(self.tables.width)
         return Team(
             first_run=U64(low),
             theta=theta,
@@ -169,7 +168,6 @@ class CpuEngine:
             progress=state.progress[low:high].reshape(-1),
             failed_at=state.failed_at[low:high],
             masses=np.empty((high - low, dim)),
-            ladders=np.empty((high - low, dim + rows)),
             base=np.empty(high - low),
         )
 

@@ -30,8 +30,6 @@ from fedsarsa.worlds import alias
 BLOCK = 16  # lanes that take a phase together
 AHEAD = 16  # steps whose random words are drawn at once
 
-_ONE = U64(1)
-
 
 class Plan(NamedTuple):
     """What does not change while training.
@@ -55,8 +53,8 @@ class Team(NamedTuple):
 
     ``theta`` and ``progress`` are (R N d,) flat, ``states`` and ``actions`` (R N,); ``progress`` gathers
     the updates of a round, each times the weight that theta-tilde gives to the rest of the round (empty
-    without theta-tilde). ``masses`` (R, d), ``ladders`` and ``base`` (R,) cache the central parameter's
-    softmax (see ``choice``; empty where nothing is cached).
+    without theta-tilde). ``masses`` (R, d) and ``base`` (R,) cache the central parameter's softmax (see
+    ``choice``; empty where nothing is cached).
     """
 
     first_run: int
@@ -68,7 +66,6 @@ class Team(NamedTuple):
     progress: Floats
     failed_at: NDArray[np.int64]
     masses: Floats
-    ladders: Floats
     base: Floats
 
 
@@ -113,7 +110,6 @@ class Room(NamedTuple):
     next_states: NDArray[np.uint64]
     next_actions: NDArray[np.uint64]
     masses: Floats
-    ladders: Floats
     base: Floats
     rows: NDArray[np.uint64]
     groups: NDArray[np.uint64]
@@ -146,7 +142,6 @@ def room(tables: Tables, team: Team) -> Room:
         next_states=np.empty(BLOCK, np.uint64),
         next_actions=np.empty(BLOCK, np.uint64),
         masses=np.empty(BLOCK * team.masses.shape[1]),
-        ladders=np.empty(BLOCK * team.ladders.shape[1]),
         base=np.zeros(BLOCK),
         rows=np.empty(BLOCK, np.uint64),
         groups=np.empty(BLOCK, np.uint64),
@@ -232,7 +227,7 @@ def local_steps(
                 at, step = U64(i) * count, ahead + i
                 move(tables, count, at, room)
                 if plan.cached and step > 0:  # here, not after the update: the last one needs none
-                    refresh(tables, team, count, room)
+                    refresh(tables, count, room)
                 act(tables, plan, team, count, at, room)
                 # What theta-tilde gives to the steps of this round after this one: a + t each.
                 remaining = steps - 1 - step + stretch.left
@@ -249,7 +244,6 @@ def enter(
 ) -> None:
     """Begin a round, or go on with one, for a block of lanes: pairs, parameters and caches."""
     agents, dim = U64(len(plan.world)), tables.dim
-    size = U64(team.ladders.shape[1])
     for h in range(count):
         run = lanes.run[first + h]
         place = run * agents + lanes.agent[first + h]
@@ -267,11 +261,9 @@ def enter(
                 room.base[h] = team.base[run]
                 for j in range(dim):
                     room.masses[h * dim + j] = team.masses[run, j]
-                for j in range(size):
-                    room.ladders[h * size + j] = team.ladders[run, j]
             else:
                 base = room.base[h] = highest(team.theta, origin, dim)
-                mount(tables, team.theta, origin, base, room.masses, h * dim, room.ladders, h * size, room)
+                weigh_all(tables, team.theta, origin, base, room.masses, h * dim, room)
 
 
 @kernel
@@ -323,12 +315,12 @@ def act(tables: Tables, plan: Plan, team: Team, count: int, at: int, room: Room)
         for h in range(count):
             room.next_actions[h] = directly(tables, team, h, room.uniforms[at + h], room)
         return
-    size, height = U64(team.ladders.shape[1]), tables.width + _ONE
     for h in range(count):
         uniform = room.uniforms[at + h]
-        foot = h * size + tables.rows[room.next_states[h]] * height
-        if choice.TRUST_LOW < room.ladders[foot + tables.width] < choice.TRUST_HIGH:
-            room.next_actions[h] = choice.climb(tables, room.ladders, foot, uniform)
+        row = h * tables.dim + tables.rows[room.next_states[h]] * tables.width
+        total = choice.total(tables, room.masses, row)
+        if choice.TRUST_LOW < total < choice.TRUST_HIGH:
+            room.next_actions[h] = choice.select(tables, room.masses, row, uniform * total)
         else:
             room.next_actions[h] = directly(tables, team, h, uniform, room)
 
@@ -415,42 +407,27 @@ def fail(run: int, t: int, room: Room) -> None:
 
 
 @piece
-def refresh(tables: Tables, team: Team, count: int, room: Room) -> None:
-    """Bring the masses and ladders up to date with the parameters that the last ``update`` changed."""
+def refresh(tables: Tables, count: int, room: Room) -> None:
+    """Bring the masses up to date with the parameters that the last ``update`` changed."""
     for h in range(U64(BLOCK)):
         room.exponents[h] = (room.updated[h] - room.base[h]) / tables.parameter
     exponentials(room.exponents, U64(BLOCK), room.bits, room.power, room.exponentials)
-    size, height = U64(team.ladders.shape[1]), tables.width + _ONE
     for h in range(count):
-        row, group = room.rows[h], room.groups[h]
-        first_of_row = h * tables.dim + row * tables.width
-        room.masses[first_of_row + group] = tables.counts[group] * room.exponentials[h]
-        choice.rebuild(tables, room.masses, first_of_row, room.ladders, h * size + row * height)
+        group = room.groups[h]
+        mass = tables.counts[group] * room.exponentials[h]
+        room.masses[h * tables.dim + room.rows[h] * tables.width + group] = mass
 
 
 @piece
-def mount(
-    tables: Tables,
-    theta: Floats,
-    start: int,
-    base: float,
-    masses: Floats,
-    at: int,
-    ladders: Floats,
-    foot: int,
-    room: Room,
+def weigh_all(
+    tables: Tables, theta: Floats, start: int, base: float, masses: Floats, at: int, room: Room
 ) -> None:
-    """The masses count * exp((theta - base) / temperature) of all parameters, and the ladder of every row."""
+    """The masses count * exp((theta - base) / temperature) of all parameters."""
     for j in range(tables.dim):
         room.exponents[j] = (theta[start + j] - base) / tables.parameter
     exponentials(room.exponents, tables.dim, room.bits, room.power, room.exponentials)
-    row = U64(0)
-    while row < tables.dim:
-        for c in range(tables.width):
-            masses[at + row + c] = tables.counts[c] * room.exponentials[row + c]
-        choice.rebuild(tables, masses, at + row, ladders, foot)
-        row += tables.width
-        foot += tables.width + _ONE
+    for j in range(tables.dim):
+        masses[at + j] = tables.counts[j % tables.width] * room.exponentials[j]
 
 
 @kernel
@@ -485,8 +462,7 @@ def settle(
                     failed_at[run] = end - 1
                 elif plan.cached:
                     team.base[run] = highest(average, U64(0), tables.dim)
-                    masses, ladders = team.masses[run], team.ladders[run]
-                    mount(tables, average, U64(0), team.base[run], masses, U64(0), ladders, U64(0), room)
+                    weigh_all(tables, average, U64(0), team.base[run], team.masses[run], U64(0), room)
         if team.failed_at[run] == RUNNING and failed_at[run] != RUNNING:
             team.failed_at[run] = failed_at[run]
             for j in range(len(average)):
