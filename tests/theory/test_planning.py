@@ -113,7 +113,7 @@ def test_unreachable_targets_name_what_can_be_reached():
     [
         ({"target": 0.0}, "target must be a positive number, got 0.0"),
         ({"target": 1e9}, r"target must be below the error before training, \S+, got 1e\+09"),
-        ({"agents": [9]}, "agents must be at most the fleet's 6, got 9"),
+        ({"agents": [9]}, "agents must be at most 6, got 9"),
         ({"periods": [0]}, "periods must be an integer of at least 1, got 0"),
         ({"step_sizes": [-1.0]}, "step_sizes must be a positive number, got -1.0"),
         ({"slack": -0.5}, "slack must be at least 0, got -0.5"),
@@ -144,3 +144,30 @@ def test_the_mooring_has_the_federated_point_as_root():
     np.testing.assert_allclose(at.moor(4).root(), at.root(4), atol=1e-9)
     own = moor([linearise(at.worlds[2], at.classes.at(at.own_points[2]))], at.moor(1).members)
     np.testing.assert_allclose(own.root(), at.own_points[2], atol=1e-9)
+
+
+def test_a_target_that_is_reachable_is_reached():
+    def random_world(seed):
+        rng = np.random.default_rng(seed)
+        return fs.FiniteMDP(rng.dirichlet(np.ones(3), size=(2, 3)), rng.uniform(0, 1, (3, 2)), 0.5)
+
+    fleet = fs.Fleet([random_world(2300), random_world(2301)])
+    algo = fs.FedSARSA(fs.OneHot(), fs.Softmax(50.0))
+    for target in (0.02, 0.015, 0.01):
+        assert fs.theory.plan(fleet, algo, target=target).error <= target
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"agents": []}, r"agents must be a list with at least one value, got \[\]"),
+        ({"agents": 2}, "agents must be a list with at least one value, got 2"),
+        ({"periods": []}, r"periods must be a list with at least one value, got \[\]"),
+        ({"step_sizes": []}, r"step_sizes must be a list with at least one value, got \[\]"),
+        ({"periods": [10**7]}, "periods must be at most 1000000, got 10000000"),
+    ],
+)
+def test_bad_candidates(options, message):
+    fleet = fs.paper.fleet(2, states=10, actions=5)
+    with pytest.raises((ValueError, TypeError), match=message):
+        fs.theory.plan(fleet, fs.FedSARSA(), target=1.0, **options)

@@ -5,7 +5,7 @@ import pytest
 
 import fedsarsa as fs
 from fedsarsa.theory import predict
-from fedsarsa.theory.prediction import SHARP, SLOW
+from fedsarsa.theory.prediction import MEMORY, SHARP, SLOW
 from tests.theory.against_training import excess, floor_excess, relaxation, ring, small_fleet, trained
 
 pytestmark = pytest.mark.slow
@@ -151,3 +151,26 @@ def test_sharp_policies_up_to_the_threshold_and_beyond():
         prediction = predict(fleet, far, 4_000)
     assert prediction.sharpness > 3 * SHARP
     assert excess(prediction.mse, trained(prediction, fleet, far, 300)) > SLOW_TOLERANCE
+
+
+def sticky(stay):
+    """Two states that are hardly ever left, rewards +1 and -1, one feature for both."""
+    chain = np.array([[[stay, 1 - stay], [1 - stay, stay]]])
+    return fs.FiniteMDP(chain, [1.0, -1.0], 0.5), fs.TabularFeatures(np.ones((2, 1, 1)))
+
+
+def test_one_feature_on_a_slow_chain_holds_up_to_the_limit_and_warns_beyond():
+    mdp, features = sticky(0.99)
+    relaxation_time, slope = 1 / (1 - 0.98), 0.5  # second eigenvalue 0.98; J = discount - 1
+    limit = MEMORY / (relaxation_time * slope)
+    fleet = fs.Fleet([mdp])
+    near = fs.FedSARSA(features, fs.FixedPolicy(0), 0.97 * limit, sync_every=10)
+    prediction = fs.theory.predict(fleet, near, 6_000, reference=[0.0], theta0=[1.0])
+    assert prediction.warnings == ()
+    assert prediction.memory == pytest.approx(0.97 * MEMORY)
+    history = near.train(fleet, 6_000, runs=1_500, theta0=[1.0], record_every=10)
+    floor = float((history.central.sel(t=slice(3_000, None)) ** 2).mean())
+    assert prediction.floor == pytest.approx(floor, rel=SLOW_TOLERANCE)
+    far = fs.FedSARSA(features, fs.FixedPolicy(0), 2 * limit, sync_every=10)
+    with pytest.warns(UserWarning, match="errors contract while the chain remembers"):
+        fs.theory.predict(fleet, far, 1_000, reference=[0.0])

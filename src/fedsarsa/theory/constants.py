@@ -175,7 +175,7 @@ def constants(fleet: Fleet | Sequence[FiniteMDP], algo: FedSARSA, steps: int | N
 @single_threaded
 def compute(fleet: Fleet, algo: FedSARSA, steps: int | None = None) -> Constants:
     """As `constants`, without its warning."""
-    problem = algo.problem(fleet, steps or 1, runs=1, seed=0)
+    problem = algo.problem(fleet, 1 if steps is None else steps, runs=1, seed=0)
     alphas = np.max([schedule.at(np.arange(problem.steps)) for schedule in problem.schedules], axis=0)
     worlds = [fleet.central(), *fleet.worlds]
     mixed = [mixing(world.kernel) for world in worlds]

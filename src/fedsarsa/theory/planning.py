@@ -12,7 +12,7 @@ from fedsarsa import _checks
 from fedsarsa._blas import single_threaded
 from fedsarsa.federation.fedsarsa import FedSARSA
 from fedsarsa.theory.horizons import Mooring, rounds_until
-from fedsarsa.theory.prediction import SLOW, predict, vector
+from fedsarsa.theory.prediction import predict, vector
 from fedsarsa.theory.scouting import Scene, choices, scene, verdicts
 from fedsarsa.worlds.fleet import Fleet
 
@@ -88,7 +88,8 @@ class Plan:
         lines += ["", f"  After {self.steps} samples each, errors to the agent's own fixed point:"]
         lines.append("  agent   federated       alone   verdict")
         for row in self.verdicts.to_dataframe().itertuples():
-            lines.append(f"  {row.Index:<5d} {row.federated:11.4g} {row.alone:11.4g}   {_verdict(row)}")
+            words = _verdict(row, self.steps)
+            lines.append(f"  {row.Index:<5d} {row.federated:11.4g} {row.alone:11.4g}   {words}")
         return "\n".join(lines)
 
 
@@ -136,30 +137,42 @@ def plan(
     most_steps = _checks.integer("most_steps", most_steps, least=1)
     if _checks.number("slack", slack) < 0:
         raise ValueError(f"slack must be at least 0, got {slack!r}")
-    counts = _counts(len(fleet)) if agents is None else [_count(n, len(fleet)) for n in agents]
-    periods = [_checks.integer("periods", k, least=1) for k in periods]
+    counts = _counts(len(fleet)) if agents is None else _listed("agents", agents, len(fleet))
+    periods = _listed("periods", periods, most_steps)
     dim = algo.feature_map(fleet).dim
     at = scene(fleet, algo, None if reference is None else vector("reference", reference, dim))
     before = float(((at.start - at.reference) ** 2).sum())
     if before <= target:
         raise ValueError(f"target must be below the error before training, {before:.6g}, got {target:g}")
     if step_sizes is None:
-        largest = SLOW / at.relaxation()
+        largest = at.largest_step()
         sizes = [alpha for alpha in STEP_SIZES if alpha <= largest] or [STEP_SIZES[0]]
     else:
-        sizes = [_checks.positive("step_sizes", alpha) for alpha in step_sizes]
+        sizes = [_checks.positive("step_sizes", alpha) for alpha in _sequence("step_sizes", step_sizes)]
     moorings = {n: at.moor(n) for n in counts}
     table = choices(at, moorings, sizes, target, most_steps)
-    for agents_, period, alpha, steps in _settings(at, moorings, table, periods, target, slack):
-        tried = min(2 * steps, most_steps) // period * period
-        curve = predict(fleet[:agents_], at.setting(agents_, period, alpha), tried, at.reference).mse
-        reached = np.flatnonzero(curve.values <= target)
-        if len(reached):
-            t, error = int(curve.t[reached[0]]), float(curve[reached[0]])
-            worth = verdicts(at, period, sizes, t, most_steps)
-            return Plan(target, agents_, period, alpha, t, error, table, worth)
-    least = table["least_error"].min("step_size")
+    tried: set[tuple[int, int, float]] = set()
+    while True:
+        for agents_, period, alpha, steps in _settings(at, moorings, table, periods, target, slack, tried):
+            tried.add((agents_, period, alpha))
+            horizon = min(2 * steps, most_steps) // period * period
+            curve = predict(fleet[:agents_], at.setting(agents_, period, alpha), horizon, at.reference).mse
+            reached = np.flatnonzero(curve.values <= target)
+            if len(reached):
+                t, error = int(curve.t[reached[0]]), float(curve[reached[0]])
+                worth = verdicts(at, period, sizes, t, most_steps)
+                return Plan(target, agents_, period, alpha, t, error, table, worth)
+        # None of the fastest does in full what it promises to first order: look at slower ones.
+        if not (1 + slack) * float(table["steps"].min()) < most_steps:
+            break
+        slack = 2 * slack + 1
+    least = table["least_error"].min("step_size").clip(max=before)
     best = int(np.argmin(least.values))
+    if float(least[best]) <= target:
+        raise ValueError(
+            f"target must be further from the least error reachable: {target:g} is reached to first order, "
+            f"but by none of the {len(tried)} settings that were predicted in full"
+        )
     raise ValueError(
         f"target must be at least {float(least[best]):.4g}, the smallest error reachable within {most_steps} "
         f"steps (by {int(least.agents[best])} of the agents), got {target:g}"
@@ -173,8 +186,12 @@ def _settings(
     periods: Sequence[int],
     target: float,
     slack: float,
+    tried: set[tuple[int, int, float]],
 ) -> list[tuple[int, int, float, int]]:
-    """Settings (N, K, step size, T) that reach the target within the slack, least communication first."""
+    """Settings (N, K, step size, T), not yet tried, that reach the target within the slack.
+
+    Those with the least communication come first.
+    """
     fewest = float(table["steps"].min())
     if np.isinf(fewest):
         return []
@@ -184,6 +201,8 @@ def _settings(
     for row, column in np.argwhere(table["steps"].values <= allowed).tolist():
         agents, alpha = int(table["agents"][row]), float(table["step_size"][column])
         for period in [k for k in periods if k <= allowed] if agents > 1 else [min(periods)]:
+            if (agents, period, alpha) in tried:
+                continue
             step = moorings[agents].round(alpha, period)
             rounds, _ = rounds_until(step, at.start, at.reference, target, allowed // period)
             if np.isfinite(rounds):
@@ -198,19 +217,25 @@ def _counts(agents: int) -> list[int]:
     return [*(n for n in series if n < agents), agents]
 
 
-def _count(value: int, most: int) -> int:
-    if _checks.integer("agents", value, least=1) > most:
-        raise ValueError(f"agents must be at most the fleet's {most}, got {value}")
-    return value
+def _sequence(name: str, values: Any) -> list[Any]:
+    if not isinstance(values, (list, tuple, range, np.ndarray)) or len(values) == 0:
+        raise TypeError(f"{name} must be a list with at least one value, got {values!r}")
+    return list(values)
 
 
-def _verdict(row: Any) -> str:
-    """A verdict in words, from a row of the table."""
-    if row.switch_steps == 0:
-        return "learn alone"
-    if np.isinf(row.switch_steps):
-        return "federate"
-    until = f"an error of {row.switch_error:.3g} ({row.switch_steps:.0f} samples)"
-    return (
-        f"federate until {until}, then personalise" if row.helps else f"alone: own data win from {until} on"
-    )
+def _listed(name: str, values: Any, most: int) -> list[int]:
+    """Whole numbers from 1 to ``most``; larger ones are an error that names them."""
+    numbers = [_checks.integer(name, value, least=1) for value in _sequence(name, values)]
+    if min(numbers) > most or (name == "agents" and max(numbers) > most):
+        raise ValueError(f"{name} must be at most {most}, got {max(numbers)}")
+    return numbers
+
+
+def _verdict(row: Any, steps: int) -> str:
+    """A verdict in words, from a row of the table, for an agent that stands at ``steps`` samples."""
+    known = 0 < row.switch_steps < np.inf
+    until = f"an error of {row.switch_error:.3g} ({row.switch_steps:.0f} samples)" if known else ""
+    if row.helps:
+        later = known and row.switch_steps > steps
+        return f"federate until {until}, then personalise" if later else "federate"
+    return f"alone: own data win from {until} on" if known and row.switch_steps <= steps else "learn alone"

@@ -33,6 +33,11 @@ from fedsarsa.worlds.fleet import Fleet
 # Step size x relaxation time of the chain beyond which a prediction carries a warning: the parameter then
 # moves while the chain forgets, and orders beyond the second count. Tests measure what this value is worth.
 SLOW = 0.5
+# The same times the largest |J|: how much an error contracts while the chain remembers a deviation. Lagged
+# covariances are added up as if it did not contract, which overestimates the variance by about this share.
+MEMORY = 0.1
+# A policy beyond this many temperatures of noise has no prediction worth the name.
+HOPELESS = 10.0
 # Spread of Q-values in temperatures beyond which it carries another: the policy then varies with the noise by
 # more than the curvature of the mean-path semi-gradient can tell.
 SHARP = 0.15
@@ -59,6 +64,9 @@ class Prediction:
         Of the central parameter after the last of ``t``.
     slowness : float
         Largest step size times relaxation time of the slowest chain; beyond ``SLOW`` there is a warning.
+    memory : float
+        Largest step size times relaxation time times norm of the Jacobian; beyond ``MEMORY`` there is a
+        warning.
     sharpness : float
         Largest standard deviation of a Q-value on the way, in units of the softmax temperature; beyond
         ``SHARP`` there is a warning.
@@ -74,6 +82,7 @@ class Prediction:
     federated_point: Floats
     covariance: Floats
     slowness: float
+    memory: float
     sharpness: float
     warnings: tuple[str, ...]
 
@@ -141,8 +150,18 @@ def predict(
     variance = _between(way, way.variance)
     bias = float(((way.point - target) ** 2).sum())
     curves = {"mse": squared + variance, "transient": squared - bias, "variance": variance}
-    slowness = _slowness(problem, field, way.point)
-    notes = [*_slow_note(slowness), *_sharp_note(way.sharpness), *_radius_note(problem.radius, way)]
+    if not way.sharpness < HOPELESS:
+        raise ValueError(
+            f"policy must change little with the noise for its error to be predicted, got {algo.policy!r}: "
+            f"Q-values would vary by {way.sharpness:.3g} temperatures; expected below {HOPELESS:g}"
+        )
+    slowness, memory = _slowness(problem, field, way.point)
+    notes = [
+        *_slow_note(slowness),
+        *_memory_note(memory),
+        *_sharp_note(way.sharpness),
+        *_radius_note(problem.radius, way),
+    ]
     for note in notes:
         warnings.warn(note, stacklevel=2)
     return Prediction(
@@ -157,6 +176,7 @@ def predict(
         federated_point=way.root,
         covariance=way.covariance,
         slowness=slowness,
+        memory=memory,
         sharpness=way.sharpness,
         warnings=tuple(notes),
     )
@@ -169,17 +189,27 @@ def _between(way: Course, curve: Floats) -> Floats:
     return np.asarray(PchipInterpolator(way.rounds, curve)(np.arange(way.rounds[-1] + 1)))
 
 
-def _slowness(problem: Problem, field: Field, theta: Floats) -> float:
-    """Largest step size times relaxation time of the slowest chain under the policy at ``theta``."""
+def _slowness(problem: Problem, field: Field, theta: Floats) -> tuple[float, float]:
+    """Largest step size times relaxation time of any agent at ``theta``, and the same times its ||J||_2."""
     point, who = field.classes.at(theta), field.members
     times = np.arange(problem.steps)
     largest = np.array([schedule.at(times).max() for schedule in problem.schedules])
-    relaxation = {
-        w: linearise(field.worlds[w], point).states.relaxation for w in np.unique(who.world).tolist()
-    }
-    return float(
-        max(largest[s] * relaxation[w] for w, s in zip(who.world.tolist(), who.schedule, strict=True))
+    each = {w: linearise(field.worlds[w], point) for w in np.unique(who.world).tolist()}
+    slow = [
+        largest[s] * each[w].states.relaxation for w, s in zip(who.world.tolist(), who.schedule, strict=True)
+    ]
+    slopes = [float(np.linalg.norm(each[w].J, 2)) for w in who.world.tolist()]
+    return float(max(slow)), float(max(x * slope for x, slope in zip(slow, slopes, strict=True)))
+
+
+def _memory_note(memory: float) -> list[str]:
+    if memory <= MEMORY:
+        return []
+    note = (
+        f"step size x relaxation time of the chain x contraction is {memory:.3g}, above {MEMORY:g}: errors "
+        f"contract while the chain remembers, and the variance may be overestimated by more than that share"
     )
+    return [note]
 
 
 def _slow_note(slowness: float) -> list[str]:

@@ -14,6 +14,7 @@ from fedsarsa.theory.courses import build_field
 from fedsarsa.theory.fixed_points import federated_point, fixed_point
 from fedsarsa.theory.horizons import Mooring, doublings, errors, moor, rounds_until
 from fedsarsa.theory.linearisation import linearise
+from fedsarsa.theory.prediction import MEMORY, SLOW
 from fedsarsa.theory.rounds import members
 from fedsarsa.worlds.fleet import Fleet
 
@@ -72,10 +73,13 @@ class Scene:
         each = [linearise(w, self.classes.at(p)) for w, p in zip(self.worlds, self.own_points, strict=True)]
         return moor(each, members(np.arange(count), np.zeros(count, np.int64), np.ones(count)))
 
-    def relaxation(self) -> float:
-        """Relaxation time of the slowest chain, under the policy at the fleet's federated point."""
+    def largest_step(self) -> float:
+        """The largest step size at which a prediction does not warn of slow chains."""
         point = self.classes.at(self.root(len(self.fleet)))
-        return max(linearise(world, point).states.relaxation for world in self.worlds)
+        each = [linearise(world, point) for world in self.worlds]
+        slow = max(one.states.relaxation for one in each)
+        memory = max(one.states.relaxation * float(np.linalg.norm(one.J, 2)) for one in each)
+        return min(SLOW / slow, MEMORY / memory)
 
 
 def scene(fleet: Fleet, algo: FedSARSA, reference: Floats | None) -> Scene:
