@@ -146,3 +146,16 @@ def test_bad_input(change, message):
     history = algo.train(fleet, steps=2, runs=1, engine="reference")
     with pytest.raises(ValueError, match=message):
         decompose(**({"history": history, "fleet": fleet, "algo": algo} | change))
+
+
+def test_the_markov_term_is_the_sum_of_lagged_covariances():
+    # Two states that are rarely left, rewards +1 and -1, one feature, theta = 0: semi-gradients are the
+    # rewards, with autocorrelation 0.98^k. Their lags add 2 * 0.98 / 0.02 to a variance of 1.
+    chain = np.array([[[0.99, 0.01], [0.01, 0.99]]])
+    fleet = fs.Fleet([fs.FiniteMDP(chain, [1.0, -1.0], 0.5)])
+    algo = fs.FedSARSA(fs.TabularFeatures(np.ones((2, 1, 1))), fs.FixedPolicy(0), 0.001)
+    history = algo.train(fleet, 10, runs=1)
+    terms = fs.theory.decompose(history, fleet, algo, reference=[0.0]).isel(run=0, t=0)
+    assert float(terms["variance"]) == pytest.approx(0.001**2)
+    assert float(terms["markov"]) == pytest.approx(0.001**2 * 2 * 0.98 / 0.02)
+    assert str(terms["limiting"].values) == "markov"

@@ -174,3 +174,12 @@ def test_one_feature_on_a_slow_chain_holds_up_to_the_limit_and_warns_beyond():
     far = fs.FedSARSA(features, fs.FixedPolicy(0), 2 * limit, sync_every=10)
     with pytest.warns(UserWarning, match="errors contract while the chain remembers"):
         fs.theory.predict(fleet, far, 1_000, reference=[0.0])
+
+
+def test_states_that_are_left_for_ever_are_noted():
+    chain = np.array([[[0.5, 0.5, 0.0], [0.0, 0.5, 0.5], [0.0, 0.5, 0.5]]])
+    fleet = fs.Fleet([fs.FiniteMDP(chain, [1.0, 0.0, 1.0], 0.5)])
+    algo = fs.FedSARSA(fs.OneHot(), fs.FixedPolicy(0), 0.1)
+    with pytest.warns(UserWarning, match="1 of 3 states are left for ever"):
+        prediction = fs.theory.predict(fleet, algo, 100)
+    assert len(prediction.warnings) == 1

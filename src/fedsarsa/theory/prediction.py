@@ -28,6 +28,7 @@ from fedsarsa.theory.courses import Course, build_field, course
 from fedsarsa.theory.fixed_points import fixed_point
 from fedsarsa.theory.linearisation import linearise
 from fedsarsa.theory.rounds import Field
+from fedsarsa.theory.stationary import recurrent_classes
 from fedsarsa.worlds.fleet import Fleet
 
 # Step size x relaxation time of the chain beyond which a prediction carries a warning: the parameter then
@@ -159,6 +160,7 @@ def predict(
     notes = [
         *_slow_note(slowness),
         *_memory_note(memory),
+        *_transient_note(field, way.point),
         *_sharp_note(way.sharpness),
         *_radius_note(problem.radius, way),
     ]
@@ -220,6 +222,21 @@ def _slow_note(slowness: float) -> list[str]:
         f"the chain mixes, and the prediction may be off by more than 15%"
     )
     return [note]
+
+
+def _transient_note(field: Field, theta: Floats) -> list[str]:
+    """Worlds with states that are left for ever, as those of episodes that end."""
+    point = field.classes.at(theta)
+    for world in np.unique(field.members.world).tolist():
+        chain = linearise(field.worlds[world], point).states.chain
+        left = len(chain) - sum(len(states) for states in recurrent_classes(chain))
+        if left:
+            note = (
+                f"{left} of {len(chain)} states are left for ever (world {world}): the theory speaks of "
+                "recurrent states, and the floor leaves out what parameters keep from the others"
+            )
+            return [note]
+    return []
 
 
 def _sharp_note(sharpness: float) -> list[str]:
