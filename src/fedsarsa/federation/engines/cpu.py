@@ -17,7 +17,7 @@ from numba.core import event
 from fedsarsa._checks import Floats
 from fedsarsa._numba import U64
 from fedsarsa.federation.engines import lanes
-from fedsarsa.federation.engines.lanes import Lanes, Plan, Stretch, Team
+from fedsarsa.federation.engines.layout import Lanes, Plan, Stretch, Team, room
 from fedsarsa.federation.problem import RUNNING, Problem, State, Synchronisations
 from fedsarsa.learning.features import Aggregation
 from fedsarsa.learning.policies import Softmax
@@ -70,7 +70,7 @@ class CpuEngine:
                 self.plan,
                 team,
                 self._lanes(state, 0, self.problem.runs),
-                lanes.room(self.tables, team),
+                room(self.tables, team),
             )
 
     def advance(self, state: State, steps: int) -> Synchronisations:
@@ -114,7 +114,7 @@ class CpuEngine:
                 self._lanes(state, low, high),
                 step_sizes,
                 stretch,
-                lanes.room(self.tables, team),
+                room(self.tables, team),
                 central[low:high],
                 drift[low:high],
             )
@@ -127,7 +127,7 @@ class CpuEngine:
         """One team; every round, its lanes are shared out among the threads."""
         tables, plan = self.tables, self.plan
         team = self._team(state, 0, self.problem.runs)
-        rooms = [lanes.room(tables, team) for _ in range(self.threads)]
+        rooms = [room(tables, team) for _ in range(self.threads)]
         learning = self._lanes(state, 0, self.problem.runs)
         edges = np.linspace(0, len(learning.run), self.threads + 1).astype(int).tolist()
         for k in range(stretch.rounds):
@@ -139,7 +139,7 @@ class CpuEngine:
                 )
 
             self._map(steps, range(self.threads))
-            seen = np.stack([room.failed_at for room in rooms])
+            seen = np.stack([own.failed_at for own in rooms])
             first = np.where(seen == RUNNING, np.iinfo(np.int64).max, seen).min(axis=0)
             rooms[0].failed_at[:] = np.where((seen == RUNNING).all(axis=0), RUNNING, first)
             lanes.settle(tables, plan, team, stretch, k, rooms[0], central, drift)
