@@ -26,7 +26,7 @@ from fedsarsa.federation.fedsarsa import FedSARSA
 from fedsarsa.federation.problem import Problem
 from fedsarsa.theory.courses import Course, build_field, course
 from fedsarsa.theory.fixed_points import fixed_point
-from fedsarsa.theory.linearisation import linearise
+from fedsarsa.theory.linearisation import Linearisation, linearise
 from fedsarsa.theory.rounds import Field
 from fedsarsa.theory.stationary import recurrent_classes
 from fedsarsa.worlds.fleet import Fleet
@@ -156,12 +156,12 @@ def predict(
             f"policy must change little with the noise for its error to be predicted, got {algo.policy!r}: "
             f"Q-values would vary by {way.sharpness:.3g} temperatures; expected below {HOPELESS:g}"
         )
-    slowness, memory = _slowness(problem, field, way.point)
+    settled = field.classes.at(way.point)
+    worlds = {w: linearise(field.worlds[w], settled) for w in np.unique(field.members.world).tolist()}
+    slowness, memory = _slowness(problem, field, worlds)
     notes = [
-        *_slow_note(slowness),
-        *_memory_note(memory),
-        *_transient_note(field, way.point),
-        *_sharp_note(way.sharpness),
+        *_limit_notes(slowness, memory, way.sharpness),
+        *_transient_note(worlds),
         *_radius_note(problem.radius, way),
     ]
     for note in notes:
@@ -191,44 +191,45 @@ def _between(way: Course, curve: Floats) -> Floats:
     return np.asarray(PchipInterpolator(way.rounds, curve)(np.arange(way.rounds[-1] + 1)))
 
 
-def _slowness(problem: Problem, field: Field, theta: Floats) -> tuple[float, float]:
-    """Largest step size times relaxation time of any agent at ``theta``, and the same times its ||J||_2."""
-    point, who = field.classes.at(theta), field.members
-    times = np.arange(problem.steps)
+def _slowness(problem: Problem, field: Field, worlds: dict[int, Linearisation]) -> tuple[float, float]:
+    """Largest step size times relaxation time of any agent, and the same times its ||J||_2."""
+    who, times = field.members, np.arange(problem.steps)
     largest = np.array([schedule.at(times).max() for schedule in problem.schedules])
-    each = {w: linearise(field.worlds[w], point) for w in np.unique(who.world).tolist()}
-    slow = [
-        largest[s] * each[w].states.relaxation for w, s in zip(who.world.tolist(), who.schedule, strict=True)
-    ]
-    slopes = [float(np.linalg.norm(each[w].J, 2)) for w in who.world.tolist()]
+    pairs = list(zip(who.world.tolist(), who.schedule, strict=True))
+    slow = [largest[s] * worlds[w].states.relaxation for w, s in pairs]
+    slopes = [float(np.linalg.norm(worlds[w].J, 2)) for w, _ in pairs]
     return float(max(slow)), float(max(x * slope for x, slope in zip(slow, slopes, strict=True)))
 
 
-def _memory_note(memory: float) -> list[str]:
-    if memory <= MEMORY:
-        return []
-    note = (
-        f"step size x relaxation time of the chain x contraction is {memory:.3g}, above {MEMORY:g}: errors "
-        f"contract while the chain remembers, and the variance may be overestimated by more than that share"
+def _limit_notes(slowness: float, memory: float, sharpness: float) -> list[str]:
+    """A sentence for every validity check whose limit is passed."""
+    checks = (
+        (
+            slowness,
+            SLOW,
+            "step size x relaxation time of the chain is",
+            "parameters move while the chain mixes, and the prediction may be off by more than 15%",
+        ),
+        (
+            memory,
+            MEMORY,
+            "step size x relaxation time of the chain x contraction is",
+            "errors contract while the chain remembers, and the variance may be overestimated by that share",
+        ),
+        (
+            sharpness,
+            SHARP,
+            "the spread of Q-values in temperatures is expected to be",
+            "the policy varies with the noise, and the prediction may be off by more than 15%",
+        ),
     )
-    return [note]
+    return [f"{what} {v:.3g}, above {limit:g}: {so}" for v, limit, what, so in checks if v > limit]
 
 
-def _slow_note(slowness: float) -> list[str]:
-    if slowness <= SLOW:
-        return []
-    note = (
-        f"step size x relaxation time of the chain is {slowness:.3g}, above {SLOW:g}: parameters move while "
-        f"the chain mixes, and the prediction may be off by more than 15%"
-    )
-    return [note]
-
-
-def _transient_note(field: Field, theta: Floats) -> list[str]:
+def _transient_note(worlds: dict[int, Linearisation]) -> list[str]:
     """Worlds with states that are left for ever, as those of episodes that end."""
-    point = field.classes.at(theta)
-    for world in np.unique(field.members.world).tolist():
-        chain = linearise(field.worlds[world], point).states.chain
+    for world, one in worlds.items():
+        chain = one.states.chain
         left = len(chain) - sum(len(states) for states in recurrent_classes(chain))
         if left:
             note = (
@@ -237,16 +238,6 @@ def _transient_note(field: Field, theta: Floats) -> list[str]:
             )
             return [note]
     return []
-
-
-def _sharp_note(sharpness: float) -> list[str]:
-    if sharpness <= SHARP:
-        return []
-    note = (
-        f"Q-values are expected to vary by {sharpness:.3g} temperatures, above {SHARP:g}: the policy varies "
-        f"with the noise, and the prediction may be off by more than 15%"
-    )
-    return [note]
 
 
 def _radius_note(radius: float | None, way: Course) -> list[str]:
