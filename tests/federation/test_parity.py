@@ -60,6 +60,13 @@ def test_every_policy_feature_and_kernel(policy, features, kind):
         assert_same_training(algo, group, steps=30)
 
 
+@pytest.mark.parametrize("features", FEATURES, ids=repr)
+@pytest.mark.parametrize("policy", POLICIES, ids=repr)
+def test_actions_drawn_anew(policy, features):
+    group = fleet(2, agents=3, states=STATES, actions=ACTIONS)
+    assert_same_training(fs.FedSARSA(features, policy, 0.3, 7, redraw_actions=True), group, steps=30)
+
+
 @pytest.mark.parametrize("sync_every", [1, 4, 40, None])
 @pytest.mark.parametrize("radius", [None, 0.05])
 def test_every_period_with_and_without_projection(sync_every, radius):

@@ -94,3 +94,20 @@ def test_a_long_trajectory_visits_states_as_its_stationary_distribution_says():
     chain = mdp.kernel.under(policy)
     exact = np.linalg.matrix_power(chain, 200)[0]
     assert chi_square(counts, exact) > LEVEL
+
+
+def test_actions_drawn_anew_do_not_depend_on_the_carried_ones():
+    # The state counts the executed action: s' = s + a.
+    mdp = fs.FiniteMDP(fs.ShiftKernel(np.eye(ACTIONS), ACTIONS), np.zeros(ACTIONS), 0.5, np.eye(ACTIONS)[0])
+    algo = fs.FedSARSA(fs.OneHot(), fs.Softmax(1.0), 1e-9, sync_every=1, redraw_actions=True)
+    problem = algo.problem(fs.Fleet([mdp] * AGENTS), 1, 1, seed=3)
+    theta = np.random.default_rng(1).normal(size=problem.features.dim)
+    state, engine = first_state(problem, theta), CpuEngine(problem)
+    engine.start(state)
+    carried = state.actions[0].astype(int)
+    engine.advance(state, 1)
+    table = np.zeros((ACTIONS, ACTIONS))
+    np.add.at(table, (carried, state.states[0]), 1)
+    assert stats.chi2_contingency(table).pvalue > LEVEL
+    probabilities = algo.policy.probabilities(problem.features.values(theta))[0]
+    assert chi_square(table.sum(axis=0), probabilities) > LEVEL

@@ -226,6 +226,7 @@ class Algorithm(Section):
     sync_every: int | Literal["never"] = 10
     radius: float | None = None
     weights: list[float] | None = None
+    redraw_actions: bool = False
 
     def build(self) -> FedSARSA:
         """The algorithm."""
@@ -237,6 +238,7 @@ class Algorithm(Section):
             sync_every=None if self.sync_every == "never" else self.sync_every,
             radius=self.radius,
             weights=self.weights,
+            redraw_actions=self.redraw_actions,
         )
 
 

@@ -31,7 +31,7 @@ def fingerprint(problem: Problem, engine: str, theta0: Floats, record_every: int
     add(type(features).__name__, *vars(features).values())
     add(type(problem.policy).__name__, *vars(problem.policy).values())
     add(problem.schedules, problem.schedule_of, problem.sync_every, problem.radius, problem.weights)
-    add(problem.steps, problem.runs, problem.seed, engine, theta0, record_every)
+    add(problem.redraw_actions, problem.steps, problem.runs, problem.seed, engine, theta0, record_every)
     return digest.hexdigest()
 
 

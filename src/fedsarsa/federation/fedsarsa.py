@@ -44,6 +44,9 @@ class FedSARSA:
         G-bar, the radius of the ball on which the server projects; None: no projection.
     weights : (N,) array or None
         The server's weights, which sum to one; 1/N unless given.
+    redraw_actions : bool
+        Draw the executed action anew at every step, as the authors' released program does, instead of
+        executing the action of the last target (Algorithm ``alg``). The mean path is the same.
     """
 
     features: Features = field(default_factory=ModuloFeatures)
@@ -52,6 +55,7 @@ class FedSARSA:
     sync_every: int | None = 10
     radius: float | None = None
     weights: ArrayLike | None = None
+    redraw_actions: bool = False
 
     def __post_init__(self) -> None:
         feature_maps.check(self.features)
@@ -67,6 +71,8 @@ class FedSARSA:
             if weights.ndim != 1:
                 raise ValueError(f"weights must have shape (N,), got {weights.shape}")
             object.__setattr__(self, "weights", weights)
+        if not isinstance(self.redraw_actions, bool):
+            raise TypeError(f"redraw_actions must be True or False, got {self.redraw_actions!r}")
 
     def train(
         self,
@@ -150,6 +156,7 @@ class FedSARSA:
             sync_every=self.sync_every,
             radius=self.radius,
             weights=weights,
+            redraw_actions=self.redraw_actions,
             average_offset=step_sizes.average_offset(self.step_size),
             steps=_checks.integer("steps", steps, least=1),
             runs=_checks.integer("runs", runs, least=1),
@@ -171,6 +178,7 @@ class FedSARSA:
             "sync_every": self.sync_every,
             "radius": self.radius,
             "weights": None if self.weights is None else np.asarray(self.weights).tolist(),
+            "redraw_actions": self.redraw_actions,
             "agents": len(fleet),
             "distinct_worlds": len(fleet.worlds),
             "states": fleet.states,

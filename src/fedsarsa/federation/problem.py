@@ -36,6 +36,7 @@ class Problem:
     sync_every: int | None
     radius: float | None
     weights: Floats
+    redraw_actions: bool
     average_offset: float | None
     steps: int
     runs: int

@@ -16,6 +16,8 @@ ROUNDS = 10
 
 # The counter value at which an agent's first state and action are drawn: no step has it.
 START = 2**64 - 1
+# Added to t for the executed action where it is drawn anew at every step.
+REDRAW = 2**63
 
 _M0, _M1 = U64(MULTIPLIERS[0]), U64(MULTIPLIERS[1])
 _W0, _W1 = U64(KEY_STEPS[0]), U64(KEY_STEPS[1])

@@ -59,6 +59,7 @@ class CpuEngine:
             offset=-1.0 if problem.average_offset is None else float(problem.average_offset),
             seed=U64(problem.seed),
             cached=cached,
+            redraws=problem.redraw_actions,
         )
 
     def start(self, state: State) -> None:

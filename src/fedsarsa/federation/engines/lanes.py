@@ -93,6 +93,8 @@ def local_steps(
             draw(tables, plan, lanes, team.first_run, first, count, t + ahead, some, room)
             for i in range(some):
                 at, step = U64(i) * count, ahead + i
+                if plan.redraws:
+                    redraw(tables, plan, team, lanes, first, count, t + step, room)
                 move(tables, count, at, room)
                 if plan.cached and step > 0:  # here, not after the update: the last one needs none
                     refresh(tables, count, room)
@@ -160,6 +162,21 @@ def draw(
             columns[at + h] = column
             fractions[at + h] = fraction
             uniforms[at + h] = random.uniform(two)
+
+
+@piece
+def redraw(
+    tables: Tables, plan: Plan, team: Team, lanes: Lanes, first: int, count: int, t: int, room: Room
+) -> None:
+    """Draw the action to execute anew for every lane of a block."""
+    now = U64(t) + U64(random.REDRAW)
+    for h in range(count):
+        run, agent = team.first_run + lanes.run[first + h], lanes.agent[first + h]
+        word, _ = random.words(plan.seed, run, agent, now)
+        uniform = random.uniform(word)
+        room.actions[h] = choice.direct(
+            tables, team.theta, room.origin[h], room.states[h], uniform, room.values, room.weights
+        )
 
 
 @piece

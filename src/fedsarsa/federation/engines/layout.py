@@ -18,7 +18,7 @@ class Plan(NamedTuple):
 
     ``world`` and ``schedule`` (N,) say which world and step size are agent i's; ``radius`` is infinite
     without projection; ``offset`` is the a of theta-tilde's weights a + t, negative without it;
-    ``cached`` chooses the cached way of ``choice``.
+    ``cached`` chooses the cached way of ``choice``; ``redraws`` draws executed actions anew.
     """
 
     world: NDArray[np.uint32]
@@ -28,6 +28,7 @@ class Plan(NamedTuple):
     offset: float
     seed: int
     cached: bool
+    redraws: bool
 
 
 class Team(NamedTuple):

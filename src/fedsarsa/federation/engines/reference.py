@@ -73,6 +73,9 @@ def local_step(problem: Problem, state: State, run: int, i: int, t: int, step_si
     theta = state.theta[run, i]
     s, a = int(state.states[run, i]), int(state.actions[run, i])
     state_word, action_word = random.plain_words(problem.seed, run, i, t)
+    if problem.redraw_actions:
+        word, _ = random.plain_words(problem.seed, run, i, t + random.REDRAW)
+        a = draw_action(problem, theta, s, word)
 
     s_next = draw_next_state(world, s, a, state_word)
     r = world.reward[(s, a, s_next)[: world.reward.ndim]]
