@@ -1,11 +1,18 @@
 """Files that are whole or not there: written under a temporary name, then renamed."""
 
 import os
+import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryFile
 
 import xarray as xr
+
+if sys.platform == "win32":
+    fcntl = None
+else:
+    import fcntl
 
 
 @contextmanager
@@ -17,14 +24,44 @@ def replacing(path: Path) -> Iterator[Path]:
         with temporary.open("rb") as written:
             os.fsync(written.fileno())
         temporary.replace(path)
+        _settle(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
 
 
+@contextmanager
+def claimed(path: Path) -> Iterator[None]:
+    """Keep other processes from claiming the same file until the end of the block, or of the process."""
+    with path.open("ab") as file:
+        if fcntl is not None:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise OSError(f"{path.parent}: expected no other process at work here, got one") from None
+        yield
+
+
+def _settle(folder: Path) -> None:
+    """Wait until a folder's list of files is on the disk, where the system can say so."""
+    if hasattr(os, "O_DIRECTORY"):
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
 def write_netcdf(data: xr.Dataset, path: Path) -> None:
-    """Write a dataset as netCDF, atomically."""
+    """Write a dataset as netCDF, atomically, with checksums that reading verifies."""
+    stored = [name for name, variable in data.variables.items() if variable.size > 0 and variable.ndim > 0]
     with replacing(path) as temporary:
-        data.to_netcdf(temporary, engine="h5netcdf")
+        data.to_netcdf(temporary, engine="h5netcdf", encoding={name: {"fletcher32": True} for name in stored})
+
+
+def write_text(text: str, path: Path) -> None:
+    """Write a text file, atomically."""
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
 
 
 # What the HDF5 libraries raise for damaged files.
@@ -62,9 +99,8 @@ def writable_directory(path: Path) -> Path:
 def check_writable(path: Path) -> Path:
     """``path`` if it is a directory in which files can be made."""
     try:
-        probe = path / f".{os.getpid()}.probe"
-        probe.touch()
-        probe.unlink()
+        with TemporaryFile(dir=path):
+            pass
     except OSError as error:
         raise OSError(f"{path}: expected a directory that can be written to, got {error}") from None
     return path

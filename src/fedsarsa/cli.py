@@ -1,4 +1,4 @@
-"""The command ``fedsarsa``: train, reproduce, theory, plan, bench."""
+"""The command ``fedsarsa``: train, sweep, reproduce, theory, plan, bench."""
 
 import os
 import shlex
@@ -78,6 +78,33 @@ def train(
                 f"run {run}: parameters stopped being finite at step {step}; try a smaller step size"
             )
     console.print(f"wrote {result}")
+
+
+@app.command()
+def sweep(
+    config: Config,
+    out: Out = Path("results/sweep"),
+    threads: Annotated[int | None, typer.Option(help="All cores unless given.", min=1)] = None,
+) -> None:
+    """Train every cell of the grid in CONFIG's [sweep]; keep each in a file of its own in OUT.
+
+    Ctrl-C, or a crash, loses no finished cell; the same command goes on with the rest.
+    """
+    from fedsarsa.experiments import grid, summary
+    from fedsarsa.experiments import sweep as sweeps
+    from fedsarsa.experiments.progress import sweep_bar
+    from fedsarsa.federation.training import Interrupted
+
+    with sweeps.opened(grid.load(config), out, say=console.print) as work:
+        try:
+            with sweep_bar(work) as report:
+                errors = sweeps.run(work, summary.final_error(work), threads, report)
+        except Interrupted:
+            command = shlex.join(["fedsarsa", "sweep", str(config), "--out", str(out)])
+            console.print(f"interrupted; go on with: {command}")
+            raise typer.Exit(130) from None
+        console.print(summary.table(work, errors))
+        console.print(f"wrote {summary.write(work, errors)}, and a history per cell")
 
 
 @app.command()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import fedsarsa as fs
-from fedsarsa.experiments import config
+from fedsarsa.experiments import config, grid
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -125,7 +125,7 @@ def test_bad_world_files(tmp_path, arrays, extra, message):
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.toml")), ids=lambda path: path.stem)
 def test_examples_are_sound(path):
-    settings = config.load(path)
+    settings = grid.load(path).cells[0].config if path.stem == "sweep" else config.load(path)
     fleet = settings.fleet.build(path.parent)
     settings.algorithm.build().train(fleet, steps=20, runs=1)
 

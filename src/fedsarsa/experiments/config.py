@@ -269,16 +269,28 @@ class Config(Section):
 
 def load(path: Path) -> Config:
     """Read a configuration; the error lists every wrong key, its value and what was expected."""
+    content = read(path)
+    if "sweep" in content:
+        raise ValueError(f"{path}: expected one training, got a [sweep]; use fedsarsa sweep")
+    return validate(content, str(path))
+
+
+def read(path: Path) -> dict[str, Any]:
+    """A TOML file's content."""
     try:
-        content = tomllib.loads(path.read_text())
+        return tomllib.loads(path.read_text())
     except OSError as error:
         raise ValueError(f"{path}: cannot be read: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path}: expected TOML, got {error}") from None
+
+
+def validate(content: dict[str, Any], place: str) -> Config:
+    """The configuration of a file's content; errors begin with ``place``."""
     try:
         return Config.model_validate(content)
     except ValidationError as error:
-        lines = [f"{path}: " + explain(problem) for problem in error.errors()]
+        lines = [f"{place}: " + explain(problem) for problem in error.errors()]
         raise ValueError("\n".join(lines)) from None
 
 

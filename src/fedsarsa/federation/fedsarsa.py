@@ -17,6 +17,7 @@ from fedsarsa._version import __version__
 from fedsarsa.federation import engines, training
 from fedsarsa.federation.history import KIND, History
 from fedsarsa.federation.problem import Problem, State, Synchronisations
+from fedsarsa.federation.progress import Progress
 from fedsarsa.learning import features as feature_maps
 from fedsarsa.learning import policies, step_sizes
 from fedsarsa.learning.features import FeatureMap, Features, ModuloFeatures
@@ -83,7 +84,7 @@ class FedSARSA:
         engine: str = "auto",
         theta0: ArrayLike | None = None,
         threads: int | None = None,
-        progress: bool = False,
+        progress: Progress = False,
         record_every: int = 1,
         checkpoint: str | Path | None = None,
     ) -> History:
@@ -101,8 +102,8 @@ class FedSARSA:
             Where to start, 0 unless given: a federated parameter, to personalise it alone.
         threads : int, optional
             All cores unless given. The result does not depend on it.
-        progress : bool
-            Show a progress bar.
+        progress : bool or function
+            Show a progress bar, or call a function with the number of steps done, now and then.
         record_every : int
             Record every so many synchronisations.
         checkpoint : path, optional

@@ -6,11 +6,17 @@ from contextlib import contextmanager
 
 from fedsarsa.federation.problem import Problem
 
+# Whether to show a bar, or a function to call with the number of steps done.
+Progress = bool | Callable[[int], None]
+
 
 @contextmanager
-def reporting(problem: Problem, done: int, shown: bool) -> Iterator[Callable[[int], None]]:
-    """A function to call with the number of steps done; it moves a bar on standard error if ``shown``."""
-    if not shown:
+def reporting(problem: Problem, done: int, progress: Progress) -> Iterator[Callable[[int], None]]:
+    """A function to call with the number of steps done; its bar is on standard error."""
+    if not isinstance(progress, bool):
+        yield progress
+        return
+    if not progress:
         yield lambda _: None
         return
     from rich.console import Console

@@ -13,7 +13,7 @@ import numpy as np
 from fedsarsa._checks import Floats
 from fedsarsa.federation import checkpoint, engines
 from fedsarsa.federation.problem import Problem, State, Synchronisations, first_state
-from fedsarsa.federation.progress import reporting
+from fedsarsa.federation.progress import Progress, reporting
 
 CHECKPOINT_SECONDS = 60.0
 STRETCH_SECONDS = 0.25  # between two looks at progress, interrupts and checkpoints
@@ -30,7 +30,7 @@ def train(
     engine: engines.Engine,
     theta0: Floats,
     record_every: int,
-    progress: bool,
+    progress: Progress,
     path: Path | None,
 ) -> tuple[State, Synchronisations]:
     """Train to the end, or from the checkpoint at ``path`` to the end; the records begin with t = 0."""
@@ -42,7 +42,7 @@ def train(
         engine.start(state)
         records.central[:, 0], records.drift[:, 0] = state.central, np.nan
     saved, stretch = time.monotonic(), max(1, FIRST_STRETCH // (problem.agents * problem.runs))
-    with _held_interrupt() as interrupted, reporting(problem, state.t, progress) as report:
+    with held_interrupt() as interrupted, reporting(problem, state.t, progress) as report:
         while state.t < problem.steps and not interrupted.is_set():
             begun = time.monotonic()
             seen = engine.advance(state, stretch_length(problem, state.t, stretch))
@@ -99,13 +99,20 @@ def _note(
     return known
 
 
+_outermost: threading.Event | None = None
+
+
 @contextmanager
-def _held_interrupt() -> Iterator[threading.Event]:
-    """Ctrl-C sets the event instead of breaking a stretch in two; a second one is not held."""
-    pressed = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield pressed
+def held_interrupt() -> Iterator[threading.Event]:
+    """Ctrl-C sets the event instead of breaking a stretch in two; a second one is not held.
+
+    Trainings inside such a block, also those in other threads, share its event and end together.
+    """
+    global _outermost
+    if _outermost is not None or threading.current_thread() is not threading.main_thread():
+        yield _outermost or threading.Event()
         return
+    pressed = _outermost = threading.Event()
     before = signal.getsignal(signal.SIGINT)
 
     def note(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
@@ -117,3 +124,4 @@ def _held_interrupt() -> Iterator[threading.Event]:
         yield pressed
     finally:
         signal.signal(signal.SIGINT, before)
+        _outermost = None

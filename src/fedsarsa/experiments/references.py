@@ -1,0 +1,45 @@
+"""The parameter to which a training's error is measured: where agent 0, the paper's agent 1, would settle."""
+
+import threading
+from functools import lru_cache
+from pathlib import Path
+
+from fedsarsa import theory
+from fedsarsa._checks import Floats
+from fedsarsa.experiments.config import Config, FeaturesSection, FleetSection, PaperFleet, PolicySection
+from fedsarsa.federation.fedsarsa import FedSARSA
+from fedsarsa.learning.policies import EpsilonGreedy, Greedy
+from fedsarsa.learning.step_sizes import LinearDecay
+from fedsarsa.worlds.fleet import Fleet
+
+# The long run of one agent for policies that jump: its step sizes 4 / (w (1 + t + a)), its length, and a seed
+# that no training is likely to share, since equal random numbers would lead to equal first choices.
+DECAY = LinearDecay(0.05, 2000.0)
+LONG_RUN = 1_000_000
+SEED = 2**40
+
+_alone = threading.Lock()
+
+
+def reference(config: Config, folder: Path) -> Floats:
+    """theta_ref (d,) of a configuration whose files are in ``folder``.
+
+    The exact fixed point of agent 0; for greedy and epsilon-greedy policies, which may have none or many,
+    the average theta-tilde of a long run of agent 0 alone with decaying step sizes.
+    """
+    fleet = config.fleet
+    if isinstance(fleet, PaperFleet):  # agent 0 is the nominal world at every level
+        fleet = fleet.model_copy(update={"agents": 1, "eps_p": 0.0, "eps_r": 0.0})
+    with _alone:  # threads would compute the same one side by side
+        return _reference(fleet, config.algorithm.features, config.algorithm.policy, folder)
+
+
+@lru_cache(maxsize=64)
+def _reference(fleet: FleetSection, features: FeaturesSection, policy: PolicySection, folder: Path) -> Floats:
+    world, phi, gamma = fleet.build(folder)[0], features.build(), policy.build()
+    if not isinstance(gamma, Greedy | EpsilonGreedy):
+        return theory.fixed_point(world, phi, gamma)
+    algo = FedSARSA(phi, gamma, DECAY)
+    history = algo.train(Fleet([world]), LONG_RUN, runs=1, seed=SEED, threads=1, record_every=LONG_RUN)
+    long_run: Floats = history.averaged.values[0]
+    return long_run

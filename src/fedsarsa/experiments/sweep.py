@@ -1,0 +1,130 @@
+"""Sweeps: every cell of a grid is trained once and kept in a file of its own.
+
+Cells share the cores, the largest first. What is done is never done again: a sweep that was interrupted,
+killed or cut off goes on with the cells that are missing, those begun from their checkpoints.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import xarray as xr
+
+from fedsarsa.experiments import store
+from fedsarsa.experiments.grid import Cell, Grid, label
+from fedsarsa.experiments.store import Store
+from fedsarsa.federation.engines.cpu import available_cores
+from fedsarsa.federation.history import History
+from fedsarsa.federation.training import Interrupted, held_interrupt
+
+Measure = Callable[[Cell, History], xr.DataArray]
+
+
+class Report(Protocol):
+    """Told of progress."""
+
+    def __call__(self, *, steps: int = 0, cells: int = 0) -> None:
+        """``steps`` more agent-steps and ``cells`` more cells are done."""
+
+
+def silent(*, steps: int = 0, cells: int = 0) -> None:
+    """Tells nobody."""
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A grid of cells, and where their histories are kept."""
+
+    grid: Grid
+    store: Store
+
+    def history(self, cell: Cell) -> History | None:
+        """The history of a cell, or None if it has not been trained."""
+        return self.store.get(cell.number, History.load)
+
+
+@contextmanager
+def opened(grid: Grid, folder: Path, say: Callable[[str], None] = lambda _: None) -> Iterator[Sweep]:
+    """A sweep whose cells are, or will be, in ``folder``; ``say`` is told about damaged files."""
+    with store.opened(folder, grid.identity(), say) as kept:
+        yield Sweep(grid, kept)
+
+
+def run(
+    sweep: Sweep, measure: Measure, threads: int | None = None, report: Report = silent
+) -> list[xr.DataArray]:
+    """Train the cells that are not stored yet; what ``measure`` says of every cell, in their order.
+
+    Raises
+    ------
+    Interrupted
+        Ctrl-C: what was done is stored.
+    """
+    cells = sweep.grid.cells
+    threads = threads or available_cores()
+    workers = min(threads, len(cells))
+
+    def work(cell: Cell) -> xr.DataArray | None:
+        if pressed.is_set():
+            return None
+        history = sweep.history(cell) or train(sweep, cell, threads // workers, report)
+        report(cells=1)
+        return measure(cell, history)
+
+    with held_interrupt() as pressed, ThreadPoolExecutor(workers) as pool:
+        order = sorted(cells, key=lambda cell: -cell.work)
+        futures = {cell.number: pool.submit(work, cell) for cell in order}
+        try:
+            measured = [futures[cell.number].result() for cell in cells]
+        except BaseException:
+            pressed.set()  # the others stop at their next stretch
+            raise
+    results = [one for one in measured if one is not None]
+    if len(results) < len(cells):
+        raise Interrupted("interrupted")
+    return results
+
+
+def train(sweep: Sweep, cell: Cell, threads: int, report: Report) -> History:
+    """Train one cell, from its checkpoint if there is one, and store its history."""
+    settings = cell.config
+    checkpoint = sweep.store.checkpoint(cell.number)
+    sweep.store.set_aside_if_damaged(checkpoint)
+    done = 0
+    try:
+        fleet = settings.fleet.build(sweep.grid.folder)
+
+        def progress(t: int) -> None:
+            nonlocal done
+            report(steps=(t - done) * len(fleet) * settings.training.runs)
+            done = t
+
+        history = settings.algorithm.build().train(
+            fleet,
+            **settings.training.model_dump(exclude={"threads"}),
+            threads=threads,
+            progress=progress,
+            checkpoint=checkpoint,
+        )
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"cell with {cell}: {error}") from error
+    history.save(sweep.store.path(cell.number))
+    checkpoint.unlink(missing_ok=True)
+    return history
+
+
+def arrange(grid: Grid, results: Sequence[xr.DataArray]) -> xr.DataArray:
+    """One array per cell, laid out along the grid's axes.
+
+    Where cells differ in length (t, d), the missing entries are NaN.
+    """
+    stack = list(results)
+    for name, options in reversed(list(zip(grid.names, grid.axes.values(), strict=True))):
+        values = [label(value) if isinstance(value, dict | list) else value for value in options]
+        groups = [stack[i : i + len(values)] for i in range(0, len(stack), len(values))]
+        along: Any = xr.DataArray(values, dims=name, name=name)
+        stack = [xr.concat(group, along, join="outer") for group in groups]
+    return stack[0]

@@ -1,0 +1,268 @@
+"""Sweeps: what is stored, what survives a crash, what is refused."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+
+import fedsarsa as fs
+from fedsarsa.experiments import grid, store, sweep
+from fedsarsa.experiments.config import Config
+
+SMALL = """
+[fleet]
+states = 10
+actions = 5
+
+[training]
+steps = 400
+runs = 2
+seed = 4
+
+[sweep]
+fleet.agents = [1, 3]
+"fleet.eps_p, fleet.eps_r" = [0.0, 0.5]
+algorithm.policy = [{ kind = "softmax", temperature = 2.0 }, { kind = "greedy" }]
+"""
+
+
+@pytest.fixture
+def config(tmp_path):
+    path = tmp_path / "small.toml"
+    path.write_text(SMALL)
+    return path
+
+
+@contextmanager
+def opened(config, out):
+    said = []
+    with sweep.opened(grid.load(config), out, said.append) as work:
+        yield work, said
+
+
+def final(cell, history):
+    return history.final
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_every_cell_is_what_training_alone_gives(config, tmp_path):
+    with opened(config, tmp_path / "out") as (work, _):
+        array = sweep.arrange(work.grid, sweep.run(work, final, threads=2))
+        assert array.dims == ("agents", "eps_p", "policy", "run", "d")
+        assert array.policy.values.tolist() == ["softmax(temperature 2)", "greedy"]
+        fleet = fs.paper.fleet(3, 0.5, 0.5, states=10, actions=5)
+        for place, policy in enumerate([fs.Softmax(2.0), fs.Greedy()]):
+            alone = fs.FedSARSA(policy=policy).train(fleet, 400, runs=2, seed=4)
+            np.testing.assert_array_equal(array.sel(agents=3, eps_p=0.5).isel(policy=place), alone.final)
+            assert work.history(work.grid.cells[6 + place]).data.equals(alone.data)
+
+
+def test_what_is_stored_is_not_trained_again(config, tmp_path, monkeypatch):
+    with opened(config, tmp_path / "out") as (work, _):
+        first = sweep.run(work, final)
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").glob("*.nc")}
+    monkeypatch.setattr(fs.FedSARSA, "train", lambda *_, **__: pytest.fail("trained again"))
+    with opened(config, tmp_path / "out") as (work, _):
+        for one, two in zip(first, sweep.run(work, final), strict=True):
+            np.testing.assert_array_equal(one, two)
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "out").glob("*.nc")} == before
+
+
+@pytest.mark.parametrize("place", ["head", "middle", "end"])
+def test_a_damaged_cell_is_set_aside_and_made_anew(config, tmp_path, place):
+    out = tmp_path / "out"
+    with opened(config, out) as (work, said):
+        sweep.run(work, final)
+        before = contents(out)
+        path = work.store.path(3)
+        raw = bytearray(path.read_bytes())
+        if place == "head":
+            raw[:8] = b"12345678"
+        elif place == "end":
+            del raw[len(raw) // 2 :]
+        else:  # one bit of a parameter
+            at = raw.find(np.float64(work.history(work.grid.cells[3]).final[1, 4]).tobytes())
+            assert at > 0
+            raw[at] ^= 1
+        path.write_bytes(raw)
+        sweep.run(work, final)
+    assert len(said) == 1
+    assert "0003.nc" in said[0]
+    assert "set aside as 0003.damaged" in said[0]
+    assert (out / "0003.damaged").read_bytes() == raw
+    (out / "0003.damaged").unlink()
+    assert contents(out) == before
+
+
+def test_a_damaged_checkpoint_is_set_aside(config, tmp_path):
+    with opened(config, tmp_path / "out") as (work, said):
+        work.store.checkpoint(2).write_bytes(b"rubbish")
+        sweep.run(work, final)
+    assert "0002.checkpoint.damaged" in said[0]
+
+
+def test_another_configuration_is_refused(config, tmp_path):
+    out, other = tmp_path / "out", tmp_path / "other"
+    with opened(config, out):
+        pass
+    config.write_text(SMALL.replace("seed = 4", "seed = 5"))
+    message = r"training.seed is 4 there, 5 here\); expected an empty directory"
+    with pytest.raises(ValueError, match=message), opened(config, out):
+        pass
+    config.write_text(SMALL.replace("[1, 3]", "[1, 4]"))
+    with pytest.raises(ValueError, match=r"axes.fleet.agents is \[1, 3\] there"), opened(config, out):
+        pass
+    other.mkdir()
+    (other / "thesis.tex").touch()
+    with (
+        pytest.raises(ValueError, match=r"expected an empty directory .* got thesis.tex"),
+        opened(config, other),
+    ):
+        pass
+    assert [path.name for path in other.iterdir() if path.name != store.LOCK] == ["thesis.tex"]
+
+
+def test_two_processes_do_not_share_a_folder(config, tmp_path):
+    out = tmp_path / "out"
+    with (
+        opened(config, out),
+        pytest.raises(OSError, match="expected no other process at work here"),
+        opened(config, out),
+    ):
+        pass
+    with opened(config, out):
+        pass
+
+
+def test_files_of_worlds_are_part_of_the_configuration(tmp_path):
+    worlds, config, out = tmp_path / "worlds.npz", tmp_path / "own.toml", tmp_path / "out"
+    kernel = np.full((2, 3, 4, 4), 0.25)
+    np.savez(worlds, transition=kernel, reward=np.ones((2, 4)))
+    fleet = '[fleet]\nkind = "file"\npath = "worlds.npz"\ndiscount = 0.5\n'
+    config.write_text(fleet + "[sweep]\ntraining.seed = [0, 1]")
+    with opened(config, out):
+        pass
+    np.savez(worlds, transition=kernel, reward=np.zeros((2, 4)))
+    with pytest.raises(ValueError, match=r"files.worlds.npz is"), opened(config, out):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            ("fleet.agents = [1, 3]", "fleet.agents = 3"),
+            "sweep.fleet.agents: expected a list of values, got 3",
+        ),
+        (("[1, 3]", "[]"), "sweep.fleet.agents: expected a list of values, got none"),
+        (("[1, 3]", "[3, 3]"), "sweep.fleet.agents: expected different values, got 3 twice"),
+        (
+            ("fleet.agents", "fleet.agent"),
+            "1. cell of the sweep: fleet.paper.agent: unknown key",
+        ),
+        (('kind = "greedy"', 'kind = "greed"'), "2. cell of the sweep: algorithm.policy.kind: expected"),
+        (("temperature = 2.0", "temperature = -2.0"), "temperature must be"),
+        (("[fleet]", "fleet = 3\n[other]"), "fleet: expected a table, since fleet.agents is swept, got 3"),
+    ],
+)
+def test_mistakes_are_explained_before_anything_is_trained(config, change, message):
+    config.write_text(SMALL.replace(*change))
+    with pytest.raises(ValueError, match=message):
+        grid.load(config)
+
+
+def test_a_file_without_a_sweep(config):
+    config.write_text(SMALL[: SMALL.index("[sweep]")])
+    with pytest.raises(ValueError, match=r"expected a \[sweep\]"):
+        grid.load(config)
+
+
+def test_a_cell_that_cannot_be_trained_is_named(config, tmp_path):
+    config.write_text(SMALL + "algorithm.weights = [[0.5, 0.5]]\n")
+    message = r"cell with fleet.agents = \d, .*: weights must have shape"
+    with opened(config, tmp_path / "out") as (work, _), pytest.raises(ValueError, match=message):
+        sweep.run(work, final)
+
+
+def test_axes_of_one_name_keep_their_whole_keys():
+    axes = {"fleet.seed": [0, 1], "training.seed": [0, 1]}
+    assert grid.build({}, axes, fs.__file__, "here").names == ["fleet.seed", "training.seed"]
+
+
+LONG = SMALL.replace("steps = 400", "steps = 200_000\nrecord_every = 100").replace("runs = 2", "runs = 4")
+MANY = LONG.replace("[1, 3]", "[1, 2, 3]").replace("[0.0, 0.5]", "[0.0, 0.5, 1.0]")
+
+
+def start(config, out):
+    arguments = [sys.executable, "-c", "from fedsarsa.cli import main; main()", "sweep", config, "--out", out]
+    return subprocess.Popen(
+        arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+
+
+def finish(config, out):
+    with start(config, out) as child:
+        printed, errors = child.communicate(timeout=300)
+    assert child.returncode == 0, errors
+    return printed
+
+
+@pytest.mark.slow
+def test_kill_nine_at_ten_random_moments_loses_and_repeats_nothing(config, tmp_path):
+    config.write_text(MANY)
+    whole, out = tmp_path / "whole", tmp_path / "out"
+    finish(config, whole)
+    moments, stored = random.Random(0), {}
+    for _ in range(10):
+        with start(config, out) as child:
+            begun = time.monotonic()
+            while child.poll() is None and len(list(out.glob("*.nc"))) <= len(stored):
+                time.sleep(0.01)  # until one more cell is there, and then for a random moment
+                assert time.monotonic() - begun < 120
+            time.sleep(moments.random() * 0.15)
+            if child.poll() is None:
+                os.killpg(child.pid, signal.SIGKILL)
+            child.communicate()
+        cells = {path.name: path.stat().st_mtime_ns for path in out.glob("????.nc")}
+        assert stored.items() <= cells.items()  # no finished cell was lost or written again
+        stored = cells
+    assert len(stored) < 18  # the last one, too, was killed at work
+    finish(config, out)
+    cells = {path.name: path.stat().st_mtime_ns for path in out.glob("????.nc")}
+    assert stored.items() <= cells.items()
+    assert contents(out) == contents(whole)
+
+
+@pytest.mark.slow
+def test_interrupt_keeps_the_cells_begun(config, tmp_path):
+    config.write_text(LONG.replace("200_000", "1_000_000"))
+    whole, out = tmp_path / "whole", tmp_path / "out"
+    with start(config, out) as child:
+        while not (out / store.MANIFEST).exists():
+            time.sleep(0.01)
+        time.sleep(1.5)
+        os.killpg(child.pid, signal.SIGINT)
+        printed, errors = child.communicate(timeout=60)
+    assert child.returncode == 130, errors
+    assert "go on with: fedsarsa sweep" in printed
+    assert list(out.glob("*.checkpoint.nc"))
+    finish(config, out)
+    finish(config, whole)
+    assert contents(out) == contents(whole)
+
+
+def test_a_sweep_is_not_a_training(config):
+    from fedsarsa.experiments import config as configs
+
+    with pytest.raises(ValueError, match=r"expected one training, got a \[sweep\]; use fedsarsa sweep"):
+        configs.load(config)
+    assert isinstance(grid.load(config).cells[0].config, Config)
