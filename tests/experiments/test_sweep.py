@@ -199,7 +199,11 @@ def test_axes_of_one_name_keep_their_whole_keys():
 
 
 LONG = SMALL.replace("steps = 400", "steps = 200_000\nrecord_every = 100").replace("runs = 2", "runs = 4")
-MANY = LONG.replace("[1, 3]", "[1, 2, 3]").replace("[0.0, 0.5]", "[0.0, 0.5, 1.0]")
+MANY = (
+    LONG.replace("[1, 3]", "[1, 2, 3, 4]")
+    .replace("[0.0, 0.5]", "[0.0, 0.5, 1.0, 2.0]")
+    .replace("200_", "100_")
+)
 
 
 def start(config, out):
@@ -235,7 +239,7 @@ def test_kill_nine_at_ten_random_moments_loses_and_repeats_nothing(config, tmp_p
         cells = {path.name: path.stat().st_mtime_ns for path in out.glob("????.nc")}
         assert stored.items() <= cells.items()  # no finished cell was lost or written again
         stored = cells
-    assert len(stored) < 18  # the last one, too, was killed at work
+    assert len(stored) < 32  # the last one, too, was killed at work
     finish(config, out)
     cells = {path.name: path.stat().st_mtime_ns for path in out.glob("????.nc")}
     assert stored.items() <= cells.items()
