@@ -115,15 +115,6 @@ def test_an_output_that_cannot_be_written_is_found_before_training(tmp_path):
     assert "cannot be read" in missing.stderr
 
 
-def test_reproduce_makes_table_figure_and_histories(tmp_path):
-    done = command("reproduce", "--out", tmp_path, "--steps", 200, "--runs", 2)
-    assert done.returncode == 0, done.stderr
-    assert "error floor" in done.stdout
-    names = {path.name for path in tmp_path.iterdir()}
-    assert {"published.png", "published.pdf", "agents-1.nc", "agents-40.nc"} <= names
-    assert (tmp_path / "published.png").read_bytes().startswith(b"\x89PNG")
-
-
 def test_theory_and_plan_print_tables(tmp_path):
     config = tmp_path / "small.toml"
     config.write_text(SMALL + "\n[algorithm]\nfeatures = { d1 = 2, d2 = 2 }\n")
@@ -156,7 +147,7 @@ def test_theory_that_does_not_apply_says_so(tmp_path):
 
 def test_help_and_version():
     assert fs.__version__ in command("--version").stdout
-    for words in (["--help"], ["train", "--help"], ["bench", "--help"], ["reproduce", "--help"]):
+    for words in (["--help"], ["train", "--help"], ["sweep", "--help"], ["reproduce", "--help"]):
         assert "Usage" in command(*words).stdout
 
 
@@ -176,10 +167,3 @@ def test_names_are_printed_as_they_are(tmp_path):
     assert done.returncode == 0, done.stderr
     assert f"wrote {out}/history.nc" in done.stdout
     assert (out / "history.nc").exists()
-
-
-def test_reproduce_refuses_what_cannot_be_drawn(tmp_path):
-    for words in (["--steps", 0], ["--runs", 1], ["--eps", 3], ["--seed", -1]):
-        done = command("reproduce", "--out", tmp_path / "out", *words)
-        assert done.returncode == 2
-        assert not (tmp_path / "out").exists()

@@ -1,12 +1,43 @@
-"""Means over runs with their confidence intervals."""
+"""Means over runs, slopes and ratios, with their confidence intervals."""
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
 
+import numpy as np
 import xarray as xr
+from numpy.typing import ArrayLike
 from scipy import stats
 
+from fedsarsa._checks import Floats
 
-def mean_and_margin(data: xr.DataArray, level: float = 0.95) -> tuple[xr.DataArray, xr.DataArray]:
+LEVEL = 0.95
+TAIL = 0.25  # the last part of a curve, whose mean is called its floor
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number and its 95% confidence interval."""
+
+    value: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        if self.low == self.high:
+            return f"{self.value:.3g}"
+        return f"{self.value:.3g} [{self.low:.3g}, {self.high:.3g}]"
+
+    def __neg__(self) -> "Estimate":
+        return Estimate(-self.value, -self.high, -self.low)
+
+
+def known(value: float) -> Estimate:
+    """A number that is exact."""
+    return Estimate(value, value, value)
+
+
+def mean_and_margin(data: xr.DataArray, level: float = LEVEL) -> tuple[xr.DataArray, xr.DataArray]:
     """Mean over ``run`` and the half-width of its Student confidence interval; NaN for a single run.
 
     Failed runs (NaN) are left out.
@@ -14,3 +45,63 @@ def mean_and_margin(data: xr.DataArray, level: float = 0.95) -> tuple[xr.DataArr
     count = data.notnull().sum("run")
     quantile = xr.apply_ufunc(lambda n: stats.t.ppf(0.5 + level / 2, n - 1), count.where(count > 1, math.nan))
     return data.mean("run"), quantile * data.std("run", ddof=1) / count**0.5
+
+
+def mean(data: xr.DataArray) -> Estimate:
+    """The mean over ``run`` of data over (run,)."""
+    value, margin = (float(part) for part in mean_and_margin(data))
+    return Estimate(value, value - margin, value + margin)
+
+
+def floor(error: xr.DataArray) -> xr.DataArray:
+    """Mean over the last quarter of the curves, (..., run)."""
+    return error.sel(t=slice((1 - TAIL) * float(error["t"][-1]), None)).mean("t")
+
+
+def ratio(top: xr.DataArray, bottom: xr.DataArray) -> Estimate:
+    """The mean of ``top`` over that of ``bottom``, runs paired where they share random numbers.
+
+    By the delta method: log-ratio of the means, whose deviations run by run are top / mean - bottom / mean.
+    """
+    one, two = float(top.mean("run")), float(bottom.mean("run"))
+    deviations = top.values / one - bottom.values / two
+    spread = float(np.std(deviations, ddof=1)) / math.sqrt(len(deviations))
+    margin = float(stats.t.ppf(0.5 + LEVEL / 2, len(deviations) - 1)) * spread
+    return Estimate(one / two, one / two * math.exp(-margin), one / two * math.exp(margin))
+
+
+def log_slope(x: ArrayLike, y: xr.DataArray) -> Estimate:
+    """Slope of log mean-over-runs of ``y`` (point, run) against log ``x`` (point,)."""
+    return slope(np.log(np.asarray(x, dtype=float)), y)
+
+
+def slope(x: ArrayLike, y: xr.DataArray) -> Estimate:
+    """Slope of log mean-over-runs of ``y`` (point, run) against ``x`` (point,): an exponential's rate."""
+    values = y.transpose("run", ...).values
+
+    def fitted(runs: Floats) -> float:
+        return float(np.polyfit(np.asarray(x, dtype=float), np.log(runs.mean(axis=0)), 1)[0])
+
+    return jackknife(fitted, values)
+
+
+def squared_distance(theta: xr.DataArray, point: Floats) -> Estimate:
+    """||E theta - point||^2 of parameters (run, d), without the part that the noise of the mean adds."""
+
+    def distance(runs: Floats) -> float:
+        noise = runs.var(axis=0, ddof=1).sum() / len(runs)
+        return float(((runs.mean(axis=0) - point) ** 2).sum() - noise)
+
+    return jackknife(distance, theta.values)
+
+
+def jackknife(statistic: Callable[[Floats], float], values: Floats) -> Estimate:
+    """A statistic of independent runs (run, ...), its error by leaving out one run at a time.
+
+    Points that share a run's random numbers may depend on each other: only runs are left out, as a whole.
+    """
+    runs = len(values)
+    parts = np.array([statistic(np.delete(values, run, axis=0)) for run in range(runs)])
+    error = math.sqrt((runs - 1) / runs * ((parts - parts.mean()) ** 2).sum())
+    value, margin = statistic(values), float(stats.t.ppf(0.5 + LEVEL / 2, runs - 1)) * error
+    return Estimate(value, value - margin, value + margin)

@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import xarray as xr
@@ -12,11 +12,11 @@ from fedsarsa import _files
 from fedsarsa.experiments.grid import Cell, label
 from fedsarsa.experiments.references import reference
 from fedsarsa.experiments.statistics import mean_and_margin
-from fedsarsa.experiments.sweep import Measure, Sweep
+from fedsarsa.experiments.sweep import Sweep
 from fedsarsa.federation.history import History
 
 
-def final_error(sweep: Sweep) -> Measure:
+def final_error(sweep: Sweep) -> Callable[[Cell, History], xr.DataArray]:
     """Squared distance of the final central parameter to the reference, (run,)."""
 
     def measure(cell: Cell, history: History) -> xr.DataArray:

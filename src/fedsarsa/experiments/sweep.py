@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import xarray as xr
 
@@ -20,7 +20,8 @@ from fedsarsa.federation.engines.cpu import available_cores
 from fedsarsa.federation.history import History
 from fedsarsa.federation.training import Interrupted, held_interrupt
 
-Measure = Callable[[Cell, History], xr.DataArray]
+T = TypeVar("T")
+Labelled = TypeVar("Labelled", xr.DataArray, xr.Dataset)
 
 
 class Report(Protocol):
@@ -54,8 +55,11 @@ def opened(grid: Grid, folder: Path, say: Callable[[str], None] = lambda _: None
 
 
 def run(
-    sweep: Sweep, measure: Measure, threads: int | None = None, report: Report = silent
-) -> list[xr.DataArray]:
+    sweep: Sweep,
+    measure: Callable[[Cell, History], T],
+    threads: int | None = None,
+    report: Report = silent,
+) -> list[T]:
     """Train the cells that are not stored yet; what ``measure`` says of every cell, in their order.
 
     Raises
@@ -67,7 +71,7 @@ def run(
     threads = threads or available_cores()
     workers = min(threads, len(cells))
 
-    def work(cell: Cell) -> xr.DataArray | None:
+    def work(cell: Cell) -> T | None:
         if pressed.is_set():
             return None
         history = sweep.history(cell) or train(sweep, cell, threads // workers, report)
@@ -116,8 +120,8 @@ def train(sweep: Sweep, cell: Cell, threads: int, report: Report) -> History:
     return history
 
 
-def arrange(grid: Grid, results: Sequence[xr.DataArray]) -> xr.DataArray:
-    """One array per cell, laid out along the grid's axes.
+def arrange(grid: Grid, results: Sequence[Labelled]) -> Labelled:
+    """One array or dataset per cell, laid out along the grid's axes.
 
     Where cells differ in length (t, d), the missing entries are NaN.
     """

@@ -1,0 +1,97 @@
+"""Predicted error curves of many cells, in processes of their own, stored like the cells themselves."""
+
+import multiprocessing
+import os
+import signal
+import threading
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import xarray as xr
+
+from fedsarsa import _files, theory
+from fedsarsa.experiments.config import Config
+from fedsarsa.experiments.grid import Cell
+from fedsarsa.experiments.references import reference
+from fedsarsa.experiments.store import Store
+
+KIND = "prediction"
+
+
+@contextmanager
+def processes(count: int) -> Iterator[ProcessPoolExecutor]:
+    """Processes for work that threads would not speed up; they end with this one, however it ends."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    with ProcessPoolExecutor(count, context, initializer=_attend) as pool:
+        try:
+            yield pool
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _attend() -> None:
+    """Leave Ctrl-C to the parent, and end when it does."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def predict(config: Config, folder: Path) -> xr.Dataset:
+    """What to expect of a cell: ``mse`` (t,) at the times its training records, and ``final``, the last."""
+    fleet, algo = config.fleet.build(folder), config.algorithm.build()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the reader of a figure sees how good a prediction is
+        prediction = theory.predict(fleet, algo, config.training.steps, reference(config, folder))
+    times = slice(None, None, config.training.record_every)
+    final = prediction.mse.isel(t=-1, drop=True)
+    return xr.Dataset({"predicted": prediction.mse.isel(t=times), "predicted_final": final})
+
+
+class Predictions:
+    """Predictions under way for the cells of one grid."""
+
+    def __init__(self, pool: ProcessPoolExecutor, store: Store, cells: Iterable[Cell], folder: Path) -> None:
+        self.store = store
+        self.stored: dict[int, xr.Dataset] = {}
+        self.coming: dict[int, Future[xr.Dataset]] = {}
+        for cell in sorted(cells, key=lambda cell: -cell.work):
+            known = store.get(cell.number, lambda path: _files.read_netcdf(path, KIND, ("predicted",)))
+            if known is not None:
+                self.stored[cell.number] = known
+            else:
+                self.coming[cell.number] = pool.submit(predict, cell.config, folder)
+                self.coming[cell.number].add_done_callback(self._keeper(cell.number))
+
+    def _keeper(self, number: int) -> Callable[[Future[xr.Dataset]], None]:
+        def keep(done: Future[xr.Dataset]) -> None:
+            if not done.cancelled() and done.exception() is None:
+                marked = done.result().assign_attrs(fedsarsa_file=KIND)
+                _files.write_netcdf(marked, self.store.path(number))
+
+        return keep
+
+    def beside(self, errors: list[xr.DataArray]) -> list[xr.Dataset]:
+        """The prediction for every cell, NaN for cells without one; ``errors`` (run, t) give the times."""
+        results = []
+        for number, error in enumerate(errors):
+            if number in self.coming:
+                found = self.coming[number].result()
+            elif number in self.stored:
+                found = self.stored[number].drop_attrs()
+            else:
+                nothing = xr.full_like(error.isel(run=0, drop=True), np.nan)
+                found = xr.Dataset({"predicted": nothing, "predicted_final": nothing.isel(t=-1, drop=True)})
+            results.append(found)
+        return results

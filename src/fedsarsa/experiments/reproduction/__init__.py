@@ -1,0 +1,1 @@
+"""The paper's simulations from nothing: every figure, every claim, one report."""

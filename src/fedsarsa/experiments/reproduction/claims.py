@@ -1,0 +1,51 @@
+"""All claims of the paper as one table."""
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+
+import xarray as xr
+
+from fedsarsa.experiments.reproduction import figure_claims, theory_claims
+from fedsarsa.experiments.reproduction.claim import Claim
+from fedsarsa.experiments.reproduction.exact import Exact
+from fedsarsa.experiments.reproduction.settings import Scale
+
+
+def claims(data: Mapping[str, xr.Dataset], facts: Sequence[Exact], scale: Scale) -> list[Claim]:
+    """Every claim, in the order of the paper."""
+    return [
+        theory_claims.perturbation(facts),
+        theory_claims.ball(data["sarsa"], scale),
+        theory_claims.step_size(facts),
+        theory_claims.radius(data["sarsa"], "fig:sarsa, cor:err-con", "FedSARSA", "sarsa"),
+        theory_claims.near_optimal(data["sarsa"], scale),
+        theory_claims.speedup(data["decay"]),
+        theory_claims.personalised(data["personalisation"], scale),
+        theory_claims.communication(data["period"]),
+        figure_claims.federation(data["sarsa"], scale),
+        figure_claims.heterogeneity(data["sarsa"], scale),
+        figure_claims.reward_or_kernel(data["sarsa"], scale),
+        theory_claims.radius(data["td"], "fig:td, sec:exp-td", "federated TD(0)", "td"),
+        figure_claims.greedy(data["ql"]),
+        theory_claims.central(data["sarsa"], facts, scale),
+        theory_claims.radius(data["tabular"], "sec:tab", "tabular FedSARSA", "tabular"),
+        figure_claims.projected(data["projection"]),
+        figure_claims.released(data["sarsa"], data["released"]),
+        figure_claims.predicted(data["sarsa"]),
+    ]
+
+
+def to_csv(rows: Sequence[Claim]) -> str:
+    """The table as CSV; the confidence interval is empty where a number is exact."""
+    text = io.StringIO()
+    writer = csv.writer(text)
+    names = ("claim", "where", "quantity", "value", "low", "high", "verdict", "detail", "figure")
+    writer.writerow(names)
+    for row in rows:
+        one = row.measured
+        interval = ("", "") if one.low == one.high else (one.low, one.high)
+        writer.writerow(
+            (row.claim, row.where, row.quantity, one.value, *interval, row.verdict, row.detail, row.figure)
+        )
+    return text.getvalue()

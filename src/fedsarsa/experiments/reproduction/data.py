@@ -1,0 +1,103 @@
+"""All trainings and predictions behind the paper's figures and claims, as one labelled dataset."""
+
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from fedsarsa import _files, theory
+from fedsarsa.experiments import store, sweep
+from fedsarsa.experiments.grid import Cell, Grid
+from fedsarsa.experiments.predictions import Predictions
+from fedsarsa.experiments.progress import sweep_bar
+from fedsarsa.experiments.references import reference
+from fedsarsa.experiments.reproduction import further, settings
+from fedsarsa.experiments.reproduction.panels import figures
+from fedsarsa.experiments.reproduction.settings import Scale
+from fedsarsa.experiments.sweep import Sweep
+from fedsarsa.federation.fedsarsa import FedSARSA
+from fedsarsa.federation.history import History
+from fedsarsa.worlds import paper
+
+PREDICTED = ("sarsa", "td", "tabular", "period")
+PERSONAL = 1.0  # level of heterogeneity at which personalisation and returns are looked at
+
+
+def compute(
+    out: Path,
+    scale: Scale,
+    seed: int,
+    parts: Collection[str],
+    pool: ProcessPoolExecutor,
+    say: Callable[[str], None],
+) -> dict[str, xr.Dataset]:
+    """Train and predict what ``parts`` need and is not in ``out`` yet.
+
+    A part is a sweep of ``settings.sweeps``, with ``error`` (..., run, t) to the reference, ``final``
+    (..., run, d), ``final_error`` (..., run) and, where there is one, ``predicted`` (..., t); or
+    ``personalisation`` or ``returns``, which need the sweep ``sarsa``.
+    """
+    algo = FedSARSA()
+    nominal = theory.fixed_point(paper.nominal(seed), algo.features, algo.policy)
+    grids = settings.sweeps(scale, seed, float(np.linalg.norm(nominal)))
+    personal = {"personalisation", "returns"} & set(parts)
+    wanted = [name for name in grids if name in parts or (name == "sarsa" and personal)]
+    found: dict[str, xr.Dataset] = {}
+    with ExitStack() as stack:
+        sweeps: dict[str, Sweep] = {}
+        coming: dict[str, Predictions] = {}
+        for name in wanted:
+            sweeps[name] = stack.enter_context(sweep.opened(grids[name], out / "cells" / name, say))
+        for name in set(wanted) & set(PREDICTED):
+            kept = store.opened(out / "predictions" / name, grids[name].identity(), say)
+            shown = predicted_cells(name, grids[name], scale)
+            coming[name] = Predictions(pool, stack.enter_context(kept), shown, grids[name].folder)
+        report = stack.enter_context(sweep_bar(*sweeps.values()))
+        measured = {name: sweep.run(work, _measure, report=report) for name, work in sweeps.items()}
+        for name, work in sweeps.items():
+            found[name] = _dataset(work.grid, measured[name], coming.get(name))
+    if personal:
+        fleet = paper.fleet(scale.team, PERSONAL, PERSONAL, seed)
+        trained = found["sarsa"]["final"].sel(eps_p=PERSONAL, eps_r=PERSONAL, agents=scale.team).values
+        found["personalisation"] = further.personalisation(fleet, trained, seed).to_dataset(name="error")
+        found["returns"] = further.returns(fleet, trained).to_dataset(name="discounted_return")
+    return found
+
+
+def _measure(cell: Cell, history: History) -> xr.Dataset:
+    theta = reference(cell.config, Path())
+    distance = ((history.final - theta) ** 2).sum("d", skipna=False)
+    measured = {"error": history.mse(theta), "final": history.final, "final_error": distance}
+    if "averaged" in history.data:
+        measured["averaged"] = ((history.averaged - theta) ** 2).sum("d", skipna=False)
+    return xr.Dataset(measured)
+
+
+def _dataset(grid: Grid, measured: list[xr.Dataset], coming: Predictions | None) -> xr.Dataset:
+    result = sweep.arrange(grid, measured)
+    if coming is None:
+        return result
+    return result.merge(sweep.arrange(grid, coming.beside([one["error"] for one in measured])))
+
+
+def predicted_cells(name: str, grid: Grid, scale: Scale) -> list[Cell]:
+    """The cells whose prediction some figure shows."""
+    if name in ("tabular", "period"):
+        return grid.cells
+    panels = [panel for figure in figures(scale).values() for panel in figure.panels if panel.source == name]
+
+    def shown(cell: Cell) -> bool:
+        values: dict[str, Any] = dict(zip(grid.names, cell.values.values(), strict=True))
+        return any(panel.held.items() <= values.items() for panel in panels)
+
+    return [cell for cell in grid.cells if shown(cell)]
+
+
+def write(data: Mapping[str, xr.Dataset], path: Path) -> None:
+    """Write the datasets as groups of one netCDF file, atomically."""
+    with _files.replacing(path) as temporary:
+        xr.DataTree.from_dict(dict(data)).to_netcdf(temporary, engine="h5netcdf")

@@ -1,0 +1,56 @@
+"""What the paper's simulations do not show: personalisation, and what a parameter is worth in returns."""
+
+import numpy as np
+import xarray as xr
+
+from fedsarsa import theory
+from fedsarsa._checks import Floats
+from fedsarsa.federation.fedsarsa import FedSARSA
+from fedsarsa.learning.policies import FixedPolicy, Greedy
+from fedsarsa.learning.step_sizes import LinearDecay
+from fedsarsa.worlds.fleet import Fleet
+
+# Steps that each agent goes on alone, and the step sizes then: from 0.01 on, decaying, so that an agent can
+# come as near its own fixed point as its own data allow.
+ALONE = (0, 500, 1_000, 2_000, 5_000, 10_000, 20_000)
+DECAY = LinearDecay(0.03, 13_000.0)
+
+
+def personalisation(fleet: Fleet, start: Floats, seed: int) -> xr.DataArray:
+    """Squared error of every agent to its own fixed point, (start, steps, run, agent).
+
+    Each goes on alone, from the federated parameters ``start`` (run, d) or from scratch.
+    """
+    algo = FedSARSA(step_size=DECAY, sync_every=None)
+    own = np.stack([theory.fixed_point(world, algo.features, algo.policy) for world in fleet])
+    runs, dim = start.shape
+    other = seed + 2**32  # with the federation's random numbers, agents would walk its paths again
+    errors = np.empty((2, len(ALONE), runs, len(fleet)))
+    for row, origin in enumerate((start, np.zeros_like(start))):
+        theta = np.broadcast_to(origin[:, None, :], (runs, len(fleet), dim))
+        for column, steps in enumerate(ALONE):
+            local = algo.train(fleet, steps, runs, other, theta0=theta).local.values if steps else theta
+            errors[row, column] = ((local - own) ** 2).sum(axis=-1)
+    return xr.DataArray(
+        errors,
+        dims=("start", "steps", "run", "agent"),
+        coords={"start": ["federated", "scratch"], "steps": list(ALONE)},
+    )
+
+
+def returns(fleet: Fleet, theta: Floats) -> xr.DataArray:
+    """Every agent's exact discounted return, (policy, run, agent), with federated parameters (run, d).
+
+    ``federated`` is the softmax policy that was trained, ``greedy`` takes the best action by the same
+    parameters; ``uniform`` and ``optimal``, the best any policy can do, are there to compare with.
+    """
+    policies = {"uniform": FixedPolicy("uniform"), "federated": FedSARSA().policy, "greedy": Greedy()}
+    found = [
+        [theory.evaluate(fleet, FedSARSA(policy=policy), own) for own in theta]
+        for policy in policies.values()
+    ]
+    rows = [[run["discounted_return"].values for run in runs] for runs in found]
+    rows.append([run["optimal_return"].values for run in found[0]])
+    return xr.DataArray(
+        np.array(rows), dims=("policy", "run", "agent"), coords={"policy": [*policies, "optimal"]}
+    )

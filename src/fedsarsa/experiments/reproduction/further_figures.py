@@ -1,0 +1,209 @@
+"""Figures that the paper does not have: decaying steps, rounds, projection, personalisation, returns."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from fedsarsa.experiments import plots
+from fedsarsa.experiments.reproduction.settings import RADII
+from fedsarsa.experiments.statistics import floor, mean_and_margin
+
+Data = Mapping[str, xr.Dataset]
+DOTS: dict[str, Any] = {"marker": "o", "markersize": 3}
+
+
+def federating(data: Data) -> Figure:
+    """Where the error ends, against the number of agents, one curve per level of heterogeneity.
+
+    Below the dotted line agent 1 gains by federating; above it, it would do better alone.
+    """
+    figure, (axes,) = plots.panels("Where the error ends, by fleet size and level of heterogeneity", 1)
+    floors = floor(data["sarsa"]["error"])
+    levels = floors["eps_p"].values.tolist()
+    colours = plots.shades(len(levels))
+    for level, colour in zip(levels, colours, strict=True):
+        plots.band(axes, floors.sel(eps_p=level, eps_r=level), "agents", color=colour, **DOTS)
+    plots.decorate(axes)
+    axes.set_xscale("log")
+    _ticks(axes, floors["agents"].values.tolist())
+    alone = float(floors.sel(agents=1).mean())
+    axes.axhline(alone, color="grey", linewidth=0.8, linestyle=":")
+    plots.finish([axes], "agents, $N$", "error at the end")
+    entries = [(rf"$\epsilon_p = \epsilon_r = {x:g}$", c) for x, c in zip(levels, colours, strict=True)]
+    plots.legend(figure, entries, [("agent 1 alone", {"color": "grey", "linestyle": ":"})])
+    return figure
+
+
+def decay(data: Data) -> Figure:
+    """Error of the averaged parameter against all samples, with decaying step sizes (Corollary 2).
+
+    Fleets of every size meet on one line of slope -1 once their transient is over: linear speedup.
+    """
+    figure, (axes,) = plots.panels("Decaying step size, no heterogeneity (cor:err-dec)", 1)
+    error = data["decay"]["averaged"]
+    sizes = error["agents"].values.tolist()
+    colours = plots.shades(len(sizes))
+    for size, colour in zip(sizes, colours, strict=True):
+        mean, margin = mean_and_margin(error.sel(agents=size))
+        samples = size * error["steps"].values
+        axes.errorbar(samples, mean, margin, color=colour, linewidth=1.2, capsize=2, **DOTS)
+    last = error.isel(agents=-1, steps=-1)
+    samples = np.array([error["steps"].values.min(), sizes[-1] * error["steps"].values.max()])
+    line = float(last.mean()) * samples[-1] / samples
+    axes.plot(samples, line, **plots.PREDICTED)
+    plots.decorate(axes)
+    axes.set_xscale("log")
+    name = r"error $\|\tilde\theta_T - \theta_{\mathrm{ref}}\|^2$"
+    plots.finish([axes], "samples of all agents, $N T$", name)
+    entries = [(f"N = {size}", colour) for size, colour in zip(sizes, colours, strict=True)]
+    plots.legend(figure, entries, [("slope -1", plots.PREDICTED)])
+    return figure
+
+
+def period(data: Data) -> Figure:
+    """Error after the last step against the number of local steps between synchronisations."""
+    node = data["period"]
+    final = node["final_error"]
+    levels = final["eps_p"].values.tolist()
+    figure, axes = plots.panels("Averaging less often", len(levels), columns=2)
+    for level, place in zip(levels, axes, strict=True):
+        plots.band(place, final.sel(eps_p=level), "sync_every", color=plots.shades(3)[1], **DOTS)
+        place.plot(final["sync_every"], node["predicted_final"].sel(eps_p=level), **plots.PREDICTED)
+        plots.decorate(place, rf"$\epsilon_p = \epsilon_r = {level:g}$")
+        place.set_xscale("log")
+    plots.finish(axes, "local steps per round, $K$ (messages sent: $T/K$)", "error after the last step")
+    plots.legend(
+        figure,
+        [(f"mean of {final.sizes['run']} runs, 95% band", plots.shades(3)[1])],
+        [("predicted", plots.PREDICTED)],
+    )
+    return figure
+
+
+def projection(data: Data) -> Figure:
+    """Error with and without projection, for radii below, at and beyond the norm of the reference.
+
+    Where the ball holds the parameter on its whole way the curves are the same: they lie on each other.
+    """
+    figure, (axes,) = plots.panels("Projection on a ball", 1)
+    error = data["projection"]["error"]
+    labels = ["no projection", *(rf"radius {share:g} $\|\theta_{{\mathrm{{ref}}}}\|$" for share in RADII)]
+    colours = plots.shades(len(labels))
+    widths = [3.0, *[1.3] * len(RADII)]  # the first lies below the last
+    for place, colour in enumerate(colours):
+        mean = error.isel(radius=place).mean("run")
+        axes.plot(mean["t"], mean, color=colour, linewidth=widths[place])
+    plots.decorate(axes)
+    axes.margins(x=0)
+    plots.finish([axes], plots.STEPS, plots.ERROR)
+    plots.legend(figure, list(zip(labels, colours, strict=True)))
+    return figure
+
+
+def tabular(data: Data) -> Figure:
+    """Error of tabular FedSARSA, one parameter per pair of state and action, one curve per fleet size."""
+    figure, (axes,) = plots.panels("Tabular FedSARSA: 10 states, 10 actions, no heterogeneity", 1)
+    node = data["tabular"]
+    sizes = node["agents"].values.tolist()
+    colours = plots.shades(len(sizes))
+    for size, colour in zip(sizes, colours, strict=True):
+        plots.band(axes, node["error"].sel(agents=size), "t", color=colour)
+        axes.plot(node["t"], node["predicted"].sel(agents=size), **plots.PREDICTED)
+    plots.decorate(axes)
+    axes.margins(x=0)
+    plots.finish([axes], plots.STEPS, plots.ERROR)
+    entries = [(f"N = {size}", colour) for size, colour in zip(sizes, colours, strict=True)]
+    plots.legend(figure, entries, [("predicted", plots.PREDICTED)])
+    return figure
+
+
+def personalisation(data: Data) -> Figure:
+    """Error of agents to their own fixed points when they go on alone, with decaying step sizes.
+
+    From the federated parameter, or from scratch; heterogeneity at level 1.
+    """
+    figure, (axes,) = plots.panels("Each agent goes on alone", 1)
+    error = data["personalisation"]["error"].mean("agent")
+    names = {"federated": "from the federated parameter", "scratch": "from scratch"}
+    colours = dict(zip(names, plots.shades(3)[1:], strict=True))
+    for start in names:
+        plots.band(axes, error.sel(start=start), "steps", color=colours[start], **DOTS)
+    plots.decorate(axes)
+    plots.finish([axes], "steps alone", r"error $\|\theta^{(i)} - \theta^{(i)}_*\|^2$, mean over agents")
+    plots.legend(figure, [(label, colours[start]) for start, label in names.items()])
+    return figure
+
+
+def returns(data: Data) -> Figure:
+    """Every agent's exact discounted return: uniform, federated softmax and greedy policies, its optimum.
+
+    At temperature 100 the softmax policy is nearly uniform, and five by five features tell so little about a
+    state that even acting greedily by them gains next to nothing: the published setting is a test of
+    convergence, not of control.
+    """
+    figure, (axes,) = plots.panels("Exact discounted return of every agent", 1)
+    value = data["returns"]["discounted_return"].mean("run")
+    names = {
+        "optimal": "its own optimum",
+        "greedy": "greedy on the federated parameter",
+        "federated": "federated policy",
+        "uniform": "uniform policy",
+    }
+    colours = dict(zip(names, plots.shades(len(names)), strict=True))
+    markers = dict(zip(names, "_sox", strict=True))
+    sizes = dict(zip(names, (9, 7, 4, 5), strict=True))  # the last ones lie on top of each other
+    agents = np.arange(1, value.sizes["agent"] + 1)
+    for name in names:
+        axes.plot(agents, value.sel(policy=name), markers[name], color=colours[name], markersize=sizes[name])
+    axes.grid(alpha=0.3, linewidth=0.5)
+    axes.set_xlabel("agent", fontsize="small")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_ylabel("discounted return", fontsize="small")
+    axes.tick_params(labelsize="x-small")
+    styles = [{"color": colours[name], "marker": markers[name], "linestyle": ""} for name in names]
+    plots.legend(figure, [], zip(names.values(), styles, strict=True))
+    return figure
+
+
+def released(data: Data) -> Figure:
+    """Carrying the action over (Algorithm 1) beside drawing it anew (the released program)."""
+    levels = data["released"]["eps_p"].values.tolist()
+    sizes = [size for size in data["released"]["agents"].values.tolist() if size in (1, 5, 20)]
+    figure, axes = plots.panels("Carrying the action over, and drawing it anew", len(levels), columns=2)
+    colours = plots.shades(len(sizes))
+    for level, place in zip(levels, axes, strict=True):
+        for size, colour in zip(sizes, colours, strict=True):
+            ours = data["sarsa"]["error"].sel(eps_p=level, eps_r=level, agents=size)
+            plots.band(place, ours, "t", color=colour)
+            theirs = data["released"]["error"].sel(eps_p=level, agents=size)
+            plots.band(place, theirs, "t", color=colour, linestyle=":")
+        plots.decorate(place, rf"$\epsilon_p = \epsilon_r = {level:g}$")
+        place.margins(x=0)
+    plots.finish(axes, plots.STEPS, plots.ERROR)
+    entries = [(f"N = {size}", colour) for size, colour in zip(sizes, colours, strict=True)]
+    dotted = {"color": "grey", "linestyle": ":"}
+    plots.legend(figure, entries, [("carried over", {"color": "grey"}), ("drawn anew", dotted)])
+    return figure
+
+
+def _ticks(axes: Axes, values: list[int]) -> None:
+    axes.set_xticks(values, [str(value) for value in values])
+    axes.minorticks_off()
+
+
+# Every figure, and the parts of the data that it needs.
+FIGURES: dict[str, tuple[Callable[[Data], Figure], tuple[str, ...]]] = {
+    "federating": (federating, ("sarsa",)),
+    "decay": (decay, ("decay",)),
+    "period": (period, ("period",)),
+    "projection": (projection, ("projection",)),
+    "tabular": (tabular, ("tabular",)),
+    "personalisation": (personalisation, ("personalisation",)),
+    "returns": (returns, ("returns",)),
+    "released": (released, ("sarsa", "released")),
+}

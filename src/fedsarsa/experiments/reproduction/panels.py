@@ -1,0 +1,128 @@
+"""Which curves each figure of the paper shows: panels as views of the trained grids."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import xarray as xr
+
+from fedsarsa.experiments.reproduction.settings import Scale
+
+Curves = dict[str, float | int]
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Curves along one axis of a grid, the others held.
+
+    Attributes
+    ----------
+    source : str
+        Which grid: ``sarsa`` (eps_p, eps_r, agents), ``td`` or ``ql`` (eps_p, agents; both levels equal).
+    along : {"agents", "eps_p", "eps_r"}
+        The axis with one curve per value.
+    held : dict
+        Values of the other axes.
+    """
+
+    title: str
+    source: str
+    along: str
+    held: dict[str, float | int]
+
+    def curves(self, data: xr.DataArray) -> Iterator[tuple[float | int, xr.DataArray]]:
+        """Every value on the axis and its curve in ``data``, an array over the grid."""
+        chosen = data.sel(self.held)
+        for value in chosen[self.along].values.tolist():
+            yield value, chosen.sel({self.along: value})
+
+
+@dataclass(frozen=True)
+class FigureOfPaper:
+    """A figure of the paper: its label, its panels three in a row, what to know about it."""
+
+    label: str
+    title: str
+    panels: tuple[Panel, ...]
+    note: str = ""
+
+
+def figures(scale: Scale) -> dict[str, FigureOfPaper]:
+    """Every simulation figure by its name, with the panels that ``scale`` has trained."""
+    found = {
+        "sarsa": FigureOfPaper(
+            "fig:sarsa",
+            "FedSARSA: kernel and reward heterogeneity at the same level",
+            tuple(_sizes("sarsa", eps_p=level, eps_r=level) for level in (0.0, 1.0, 2.0)),
+        ),
+        "sarsa-ee-p": FigureOfPaper(
+            "fig:sarsa-ee-p",
+            "FedSARSA: kernel heterogeneity 1, reward heterogeneity varied",
+            tuple(_sizes("sarsa", eps_p=1.0, eps_r=level) for level in scale.levels),
+        ),
+        "sarsa-ee-r": FigureOfPaper(
+            "fig:sarsa-ee-r",
+            "FedSARSA: kernel heterogeneity varied, reward heterogeneity 1 and 0",
+            tuple(
+                _sizes("sarsa", eps_p=level, eps_r=reward) for reward in (1.0, 0.0) for level in scale.levels
+            ),
+            "The paper's caption fixes the reward heterogeneity at 1, its text at 0: both are drawn, the "
+            "caption's first.",
+        ),
+        "sarsa-np": FigureOfPaper(
+            "fig:sarsa-np",
+            "FedSARSA: effect of the reward heterogeneity",
+            tuple(
+                Panel(
+                    rf"$N = {size}$, $\epsilon_p = {level:g}$",
+                    "sarsa",
+                    "eps_r",
+                    {"agents": size, "eps_p": level},
+                )
+                for level in (1.0, 2.0)
+                for size in (5, 10, 20)
+            ),
+        ),
+        "sarsa-nr": FigureOfPaper(
+            "fig:sarsa-nr",
+            "FedSARSA: effect of the kernel heterogeneity",
+            tuple(
+                Panel(
+                    rf"$N = {size}$, $\epsilon_r = {level:g}$",
+                    "sarsa",
+                    "eps_p",
+                    {"agents": size, "eps_r": level},
+                )
+                for level in (1.0, 2.0)
+                for size in (5, 10, 20)
+            ),
+            "The paper's panel titles are mixed up here; these are the settings that its text describes.",
+        ),
+        "td": FigureOfPaper(
+            "fig:td",
+            "Federated TD(0): a fixed policy, always the first action",
+            tuple(_sizes("td", eps_p=level) for level in scale.levels),
+        ),
+        "ql": FigureOfPaper(
+            "fig:ql",
+            "On-policy federated Q-learning: the greedy policy",
+            tuple(_sizes("ql", eps_p=level) for level in scale.levels),
+            "Without exploration, the actions tried first decide where a greedy learner settles: there are "
+            "many fixed points, and the reference, one long run of agent 1, is only one of them.",
+        ),
+    }
+    return {name: _trained(figure, scale) for name, figure in found.items()}
+
+
+def _sizes(source: str, **held: float | int) -> Panel:
+    if source != "sarsa":
+        title = rf"$\epsilon_p = \epsilon_r = {held['eps_p']:g}$"
+    else:
+        title = rf"$\epsilon_p = {held['eps_p']:g}$, $\epsilon_r = {held['eps_r']:g}$"
+    return Panel(title, source, "agents", held)
+
+
+def _trained(figure: FigureOfPaper, scale: Scale) -> FigureOfPaper:
+    panels = tuple(
+        panel for panel in figure.panels if panel.held.get("agents", scale.sizes[0]) in scale.sizes
+    )
+    return FigureOfPaper(figure.label, figure.title, panels, figure.note)

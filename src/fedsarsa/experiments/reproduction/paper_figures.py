@@ -1,0 +1,37 @@
+"""The paper's simulation figures, drawn from the trained grids."""
+
+from collections.abc import Mapping
+
+import xarray as xr
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from fedsarsa.experiments import plots
+from fedsarsa.experiments.reproduction.panels import FigureOfPaper
+
+NAMES = {"agents": "N = {}", "eps_p": r"$\epsilon_p$ = {:g}", "eps_r": r"$\epsilon_r$ = {:g}"}
+
+
+def draw(figure: FigureOfPaper, data: Mapping[str, xr.Dataset]) -> Figure:
+    """All panels of a figure; each entry of ``data`` holds ``error`` and maybe ``predicted`` of a grid."""
+    canvas, axes = plots.panels(f"{figure.title}  ({figure.label})", len(figure.panels))
+    along, source = figure.panels[0].along, figure.panels[0].source
+    values = data[source][along].values.tolist()
+    colours = dict(zip(values, plots.shades(len(values)), strict=True))
+    predicted = data[source].get("predicted")
+    for panel, place in zip(figure.panels, axes, strict=True):
+        for value, error in panel.curves(data[source]["error"]):
+            plots.band(place, error, "t", color=colours[value])
+        if predicted is not None:
+            for _, curve in panel.curves(predicted):
+                place.plot(curve["t"], curve, **plots.PREDICTED)
+        plots.decorate(place, panel.title)
+        place.margins(x=0)
+        place.xaxis.set_major_locator(MaxNLocator(4))
+    plots.finish(axes, plots.STEPS, plots.ERROR)
+    runs = data[source].sizes["run"]
+    extra = [("predicted", plots.PREDICTED)] if predicted is not None else []
+    entries = [(NAMES[along].format(value), colours[value]) for value in values]
+    entries[0] = (f"mean of {runs} runs, 95% band:  {entries[0][0]}", entries[0][1])
+    plots.legend(canvas, entries, extra)
+    return canvas

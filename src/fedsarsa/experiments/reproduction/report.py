@@ -1,0 +1,135 @@
+"""The report: one HTML file that needs nothing else: figures, claims, settings and the code behind them."""
+
+import base64
+import inspect
+import os
+import platform
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from html import escape
+from importlib.metadata import version
+from pathlib import Path
+
+from fedsarsa._version import __version__
+from fedsarsa.experiments.reproduction import claims as table
+from fedsarsa.experiments.reproduction import data, figure_claims, settings, theory_claims
+from fedsarsa.experiments.reproduction.claim import FAILS, HOLDS, OPEN, PARTLY, Claim
+from fedsarsa.experiments.reproduction.figures import Drawing
+from fedsarsa.experiments.reproduction.settings import Scale
+
+PACKAGES = ("numpy", "scipy", "numba", "xarray", "matplotlib")
+SIGNS = {HOLDS: "&#10003;", PARTLY: "&#9680;", FAILS: "&#10007;", OPEN: "&#8211;"}
+STYLE = """
+:root { color-scheme: light; }
+body { font: 16px/1.5 system-ui, sans-serif; color: #222; }
+body { max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }
+h1 { font-size: 1.7rem; } h2 { margin-top: 2.5rem; border-bottom: 1px solid #ddd; }
+h3 { margin-top: 2rem; }
+table { border-collapse: collapse; width: 100%; font-size: 0.9rem; }
+th, td { text-align: left; vertical-align: top; padding: 0.45rem 0.5rem; border-bottom: 1px solid #ddd; }
+td small { color: #555; } td.number { white-space: nowrap; }
+figure { margin: 1rem 0; } figure img { max-width: 100%; height: auto; }
+.holds { color: #00614d; } .part { color: #7a5200; } .fails { color: #9c1f00; } .open { color: #444; }
+pre { background: #f6f6f4; padding: 0.8rem; overflow-x: auto; font-size: 0.8rem; line-height: 1.35; }
+a { color: #00538a; } .code { font-size: 0.85rem; }
+"""
+CLASSES = {HOLDS: "holds", PARTLY: "part", FAILS: "fails", OPEN: "open"}
+
+
+def page(
+    folder: Path,
+    drawings: Mapping[str, Drawing],
+    claims: Sequence[Claim],
+    scale: Scale,
+    seed: int,
+    seconds: float,
+) -> str:
+    """The whole report; pictures are read from ``folder``."""
+    counts = ", ".join(f"{sum(claim.verdict == verdict for claim in claims)} {verdict}" for verdict in SIGNS)
+    training = (settings.sweeps, data.compute)
+    judging = (table.claims, theory_claims.radius, figure_claims.federation)
+    code: dict[str, Callable[..., object]] = {}
+    sections = [section(name, drawing, folder, code) for name, drawing in drawings.items()]
+    return f"""<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><title>FedSARSA, reproduced</title>
+<link rel="icon" href="data:,"><style>{STYLE}</style></head><body>
+<h1>FedSARSA, reproduced</h1>
+<p>Every simulation figure and every claim of <em>Finite-Time Analysis of On-Policy Heterogeneous Federated
+Reinforcement Learning</em> (Zhang, Wang, Mitra and Anderson, ICLR 2024), computed from nothing by fedsarsa
+{escape(__version__)} in {seconds:.0f} seconds. Of {len(claims)} claims: {escape(counts)}.</p>
+<h2 id="claims">Claims</h2>
+{claims_table(claims, drawings)}
+<p>Intervals are 95% confidence intervals over runs; numbers without one are exact. {links(judging, code)}</p>
+<h2 id="figures">Figures</h2>
+{"".join(sections)}
+<h2 id="settings">Settings</h2>
+{settings_table(scale, seed, seconds)}
+<p>Everything else is the published setting, which is the package's default. {links(training, code)}</p>
+<h2 id="code">The code behind it</h2>
+{listings(code)}
+</body></html>
+"""
+
+
+def claims_table(claims: Sequence[Claim], drawings: Mapping[str, Drawing]) -> str:
+    """One row per claim; figures are links."""
+    rows = []
+    for claim in claims:
+        shown = claim.figure in drawings
+        figure = f'<a href="#figure-{claim.figure}">{escape(claim.figure)}</a>' if shown else ""
+        rows.append(
+            f"<tr><td>{escape(claim.claim)}<br><small>{escape(claim.where)}</small></td>"
+            f"<td>{escape(claim.quantity)}<br><small>{escape(claim.detail)}</small></td>"
+            f'<td class="number">{escape(str(claim.measured))}</td>'
+            f'<td class="{CLASSES[claim.verdict]}">{SIGNS[claim.verdict]} {escape(claim.verdict)}</td>'
+            f"<td>{figure}</td></tr>"
+        )
+    heads = "".join(f"<th>{name}</th>" for name in ("claim", "tested by", "measured", "verdict", "figure"))
+    return f"<table><thead><tr>{heads}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+
+
+def section(name: str, drawing: Drawing, folder: Path, code: dict[str, Callable[..., object]]) -> str:
+    """A figure with what it shows and links to the code that drew it."""
+    picture = base64.b64encode((folder / f"{name}.png").read_bytes()).decode()
+    return (
+        f'<section><h3 id="figure-{name}">{escape(drawing.title)}</h3>'
+        f'<figure><img src="data:image/png;base64,{picture}" alt="{escape(drawing.title)}">'
+        f"<figcaption>{escape(drawing.text)} {links(drawing.code, code)}</figcaption></figure></section>\n"
+    )
+
+
+def links(functions: Sequence[Callable[..., object]], code: dict[str, Callable[..., object]]) -> str:
+    """Links to the listings of some functions, which are noted in ``code``."""
+    names = [f"{function.__module__}.{function.__qualname__}" for function in functions]
+    code.update(zip(names, functions, strict=True))
+    listed = ", ".join(f'<a href="#{escape(name)}">{escape(name)}</a>' for name in names)
+    return f'<span class="code">Code: {listed}.</span>'
+
+
+def listings(code: Mapping[str, Callable[..., object]]) -> str:
+    """The source of every function that a section links to."""
+    return "".join(
+        f'<h3 id="{escape(name)}">{escape(name)}</h3><pre>{escape(inspect.getsource(function))}</pre>'
+        for name, function in code.items()
+    )
+
+
+def settings_table(scale: Scale, seed: int, seconds: float) -> str:
+    """What was trained, with what, where, and how long it took."""
+    rows = {name.replace("_", " "): value for name, value in asdict(scale).items()}
+    rows |= {
+        "seed": seed,
+        "time taken": f"{seconds:.1f} s",
+        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
+        "Python": platform.python_version(),
+        "fedsarsa": __version__,
+    }
+    rows |= {name: version(name) for name in PACKAGES}
+    cells = "".join(
+        f"<tr><th>{escape(name)}</th><td>{escape(_plain(value))}</td></tr>" for name, value in rows.items()
+    )
+    return f"<table>{cells}</table>"
+
+
+def _plain(value: object) -> str:
+    return ", ".join(f"{one:g}" for one in value) if isinstance(value, tuple) else str(value)

@@ -1,0 +1,60 @@
+"""One command: train, predict, draw, judge and report."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fedsarsa import _files
+from fedsarsa.experiments.predictions import processes
+from fedsarsa.experiments.reproduction import data as trained
+from fedsarsa.experiments.reproduction import figures, report
+from fedsarsa.experiments.reproduction.claim import Claim
+from fedsarsa.experiments.reproduction.claims import claims, to_csv
+from fedsarsa.experiments.reproduction.exact import exact
+from fedsarsa.experiments.reproduction.settings import Scale
+from fedsarsa.federation.engines.cpu import available_cores
+
+DATASET = "dataset.nc"
+CLAIMS = "claims.csv"
+REPORT = "report.html"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a reproduction wrote, and the claims it judged (none if only some figures were asked for)."""
+
+    written: list[Path]
+    claims: list[Claim]
+
+
+def reproduce(
+    out: Path, scale: Scale, seed: int, names: Sequence[str] = (), say: Callable[[str], None] = print
+) -> Outcome:
+    """Make the figures of these ``names``, or all of them with the dataset, the claims and the report.
+
+    What ``out`` already holds of the same scale and seed is not computed again.
+    """
+    begun = time.perf_counter()
+    wanted = figures.chosen(scale, names)
+    _files.writable_directory(out)
+    with processes(available_cores()) as pool:
+        facts = [] if names else [pool.submit(exact, level, scale.small_team, seed) for level in scale.levels]
+        parts = {part for drawing in wanted.values() for part in drawing.needs}
+        data = trained.compute(out, scale, seed, parts, pool, say)
+        drawn = [
+            pool.submit(figures.save, name, scale, {part: data[part] for part in drawing.needs}, out)
+            for name, drawing in wanted.items()
+        ]
+        if not names:
+            trained.write(data, out / DATASET)
+            judged = claims(data, [fact.result() for fact in facts], scale)
+            _files.write_text(to_csv(judged), out / CLAIMS)
+        for figure in drawn:
+            figure.result()
+    written = [out / f"{name}.png" for name in wanted]
+    if names:
+        return Outcome(written, [])
+    seconds = time.perf_counter() - begun
+    _files.write_text(report.page(out, wanted, judged, scale, seed, seconds), out / REPORT)
+    return Outcome([out / REPORT, out / CLAIMS, out / DATASET, *written], judged)

@@ -1,0 +1,186 @@
+"""Verdicts on made-up data where the truth is known, also where a claim is false."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from fedsarsa.experiments.reproduction import claim, claims, figure_claims, theory_claims
+from fedsarsa.experiments.reproduction.exact import Exact
+from fedsarsa.experiments.reproduction.settings import FULL
+
+TIMES = np.arange(0, 20_001, 100)
+RUNS = 10
+RATE = 1e-3
+
+
+def curves(floors, **coords):
+    """Error curves that fall from 30 at a known rate to ``floors`` (...), with noise of 10% per run."""
+    noise = 1 + 0.1 * np.random.default_rng(0).normal(size=(RUNS, 1))
+    levels = np.asarray(floors, dtype=float)[..., None, None]
+    values = levels * noise + 30 * np.exp(-RATE * TIMES)
+    return xr.Dataset({"error": ((*coords, "run", "t"), values)}, coords={**coords, "t": TIMES})
+
+
+def grid(floor):
+    """The grid of the paper with ``floor(eps_p, eps_r, N)``."""
+    levels, sizes = FULL.levels, FULL.sizes
+    floors = [[[floor(p, r, n) for n in sizes] for r in levels] for p in levels]
+    return curves(floors, eps_p=list(levels), eps_r=list(levels), agents=list(sizes))
+
+
+def as_published(p, r, n):
+    return 1 / n + 10 * r**2 * (n > 1)
+
+
+def test_rate_of_the_exponential():
+    judged = theory_claims.ball(grid(as_published), FULL)
+    assert judged.measured.value == pytest.approx(RATE, rel=0.1)
+    assert judged.verdict == claim.HOLDS
+
+
+def test_a_power_law_is_no_exponential():
+    data = grid(as_published)
+    data["error"] = data["error"] * 0 + 0.001 + 30 * (1 + data["t"] / 100) ** -1.5
+    assert theory_claims.ball(data, FULL).verdict == claim.FAILS
+
+
+@pytest.mark.parametrize(("power", "verdict"), [(-1.0, claim.HOLDS), (-0.5, claim.FAILS), (0.0, claim.FAILS)])
+def test_radius_against_the_number_of_agents(power, verdict):
+    judged = theory_claims.radius(grid(lambda p, r, n: n**power), "here", "what", "figure")
+    assert judged.measured.value == pytest.approx(power, abs=0.02)
+    assert judged.verdict == verdict
+
+
+@pytest.mark.parametrize(("power", "verdict"), [(2.0, claim.HOLDS), (1.0, claim.FAILS)])
+def test_order_of_the_distance(power, verdict):
+    judged = theory_claims.near_optimal(grid(lambda p, r, n: 0.02 + 5 * r**power), FULL)
+    assert judged.measured.value == pytest.approx(power, abs=0.02)
+    assert judged.verdict == verdict
+
+
+@pytest.mark.parametrize(("power", "verdict"), [(1.0, claim.HOLDS), (0.5, claim.FAILS)])
+def test_speedup(power, verdict):
+    noise = 1 + 0.1 * np.random.default_rng(0).normal(size=RUNS)
+    sizes, steps = np.array(FULL.sizes), np.array(FULL.horizons)
+    values = 5000.0 / (sizes[:, None, None] ** power * steps[:, None]) * noise
+    values[:, :2] += 1  # transients of the short trainings, which are left out
+    data = xr.Dataset({"averaged": (("agents", "steps", "run"), values)}, {"agents": sizes, "steps": steps})
+    judged = theory_claims.speedup(data)
+    assert judged.verdict == verdict
+
+
+def test_levels_at_which_federation_helps_are_named():
+    judged = figure_claims.federation(grid(as_published), FULL)
+    assert judged.verdict == claim.PARTLY
+    assert "holds at level 0, 0.1, 0.2, fails at level 0.5, 1, 2" in judged.detail
+    assert judged.measured.value == pytest.approx(40.0, rel=0.05)
+    always = figure_claims.federation(grid(lambda p, r, n: 1 / n), FULL)
+    assert always.verdict == claim.HOLDS
+    never = figure_claims.federation(grid(lambda p, r, n: n), FULL)
+    assert never.verdict == claim.FAILS
+
+
+def test_error_against_heterogeneity():
+    assert figure_claims.heterogeneity(grid(as_published), FULL).verdict == claim.HOLDS
+    falls = figure_claims.heterogeneity(grid(lambda p, r, n: 1 / (1 + r)), FULL)
+    assert falls.verdict == claim.FAILS
+    up_to_one = figure_claims.heterogeneity(grid(lambda p, r, n: 1 + min(r, 1.0)), FULL)
+    assert up_to_one.verdict == claim.PARTLY
+    assert "not surely at level 2" in up_to_one.detail
+
+
+def test_reward_against_kernel():
+    assert figure_claims.reward_or_kernel(grid(as_published), FULL).verdict == claim.HOLDS
+    other = figure_claims.reward_or_kernel(grid(lambda p, r, n: 1 + 10 * p + r), FULL)
+    assert other.verdict == claim.FAILS
+
+
+def test_greedy_must_gain_and_learn():
+    sizes = list(FULL.sizes)
+    good = curves([[1 / n for n in sizes]], eps_p=[0.0], agents=sizes)
+    assert figure_claims.greedy(good).verdict == claim.HOLDS
+    same = curves([[8.0 for _ in sizes]], eps_p=[0.0], agents=sizes)
+    assert figure_claims.greedy(same).verdict == claim.FAILS
+
+
+def test_predictions_that_are_off_are_found():
+    data = grid(as_published)
+    data["predicted"] = data["error"].mean("run")
+    assert figure_claims.predicted(data).verdict == claim.HOLDS
+    data["predicted"] = data["predicted"] * 1.1
+    assert figure_claims.predicted(data).verdict == claim.FAILS
+
+
+def test_rows_of_the_released_program():
+    ours = grid(as_published)
+    same = ours.sel(eps_p=[0.0, 1.0])["error"]
+    diagonal = xr.concat([same.sel(eps_p=x, eps_r=x, drop=True) for x in (0.0, 1.0)], "eps_p")
+    anew = xr.Dataset({"error": diagonal.assign_coords(eps_p=[0.0, 1.0])})
+    assert figure_claims.released(ours, anew).verdict == claim.HOLDS
+    assert figure_claims.released(ours, anew * 1.2).verdict == claim.FAILS
+
+
+def test_projection_that_changes_something():
+    data = curves([1.0, 3.0, 1.0, 1.0], radius=[0.0, 1.0, 2.0, 3.0])
+    assert figure_claims.projected(data).verdict == claim.HOLDS
+    moved = curves([1.0, 3.0, 1.0, 1.01], radius=[0.0, 1.0, 2.0, 3.0])
+    assert figure_claims.projected(moved).verdict == claim.FAILS
+
+
+def fact(**changes):
+    made = Exact(
+        level=1.0,
+        eps_p=1.0,
+        eps_r=1.0,
+        own=np.array([1.0, 0.0]),
+        central=np.zeros(2),
+        federated=np.array([0.0, 0.01]),
+        apart=2.0,
+        bound=4.0,
+        unmet="",
+        step=0.01,
+        step_limit=0.1,
+    )
+    return dataclasses.replace(made, **changes)
+
+
+def test_exact_claims():
+    assert theory_claims.perturbation([fact()]).verdict == claim.HOLDS
+    assert theory_claims.perturbation([fact(), fact(apart=4.1)]).verdict == claim.FAILS
+    assert "not met" in theory_claims.perturbation([fact(unmet="L is too large")]).detail
+    assert theory_claims.step_size([fact()]).verdict == claim.HOLDS
+    assert theory_claims.step_size([fact(step_limit=0.001)]).verdict == claim.OPEN
+
+
+def test_where_the_algorithm_tends():
+    final = np.array([0.0, 0.01]) + 0.1 * np.random.default_rng(0).normal(size=(1, 1, 1, RUNS, 2))
+    coords = {"eps_p": [1.0], "eps_r": [1.0], "agents": [FULL.small_team]}
+    data = xr.Dataset({"final": (("eps_p", "eps_r", "agents", "run", "d"), final)}, coords)
+    assert theory_claims.central(data, [fact()], FULL).verdict == claim.HOLDS
+    away = fact(federated=np.array([0.0, 0.3]))
+    assert theory_claims.central(data, [away], FULL).verdict == claim.FAILS
+
+
+def test_head_start_and_communication():
+    noise = 1 + 0.1 * np.random.default_rng(0).normal(size=RUNS)
+    errors = np.array([[[3.0], [1.0], [0.1]], [[9.0], [5.0], [0.1]]])[..., None] * noise[:, None]
+    coords = {"start": ["federated", "scratch"], "steps": [0, 1000, 20_000]}
+    data = xr.Dataset({"error": (("start", "steps", "run", "agent"), errors)}, coords)
+    assert theory_claims.personalised(data, FULL).verdict == claim.HOLDS
+    swapped = data.assign_coords(start=["scratch", "federated"])
+    assert theory_claims.personalised(swapped, FULL).verdict == claim.FAILS
+    for cost, verdict in ((1.0, claim.HOLDS), (1.5, claim.FAILS)):
+        final = np.array([[1.0, cost]])[..., None] * noise
+        period = xr.Dataset(
+            {"final_error": (("eps_p", "sync_every", "run"), final)},
+            {"eps_p": [0.0], "sync_every": [1, 1000]},
+        )
+        assert theory_claims.communication(period).verdict == verdict
+
+
+def test_csv_leaves_the_interval_of_exact_numbers_empty():
+    rows = claims.to_csv([theory_claims.step_size([fact()])]).splitlines()
+    assert rows[0] == "claim,where,quantity,value,low,high,verdict,detail,figure"
+    assert ",0.1,,,holds," in rows[1]

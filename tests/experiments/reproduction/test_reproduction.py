@@ -1,0 +1,188 @@
+"""The whole reproduction at its quick scale: dataset, figures, claims, report, and what is refused."""
+
+import csv
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import fedsarsa as fs
+from fedsarsa.experiments.reproduction.figures import drawings
+from fedsarsa.experiments.reproduction.panels import figures
+from fedsarsa.experiments.reproduction.settings import FULL, QUICK
+from fedsarsa.experiments.statistics import mean_and_margin
+from tests.experiments.test_cli import command
+
+PAPER = ("sarsa", "sarsa-ee-p", "sarsa-ee-r", "sarsa-np", "sarsa-nr", "td", "ql")
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("reproduction")
+    done = command("reproduce", "--quick", "--out", folder, timeout=600)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.fixture(scope="module")
+def data(out):
+    tree = xr.load_datatree(out / "dataset.nc", engine="h5netcdf")
+    return {name: tree[name].to_dataset() for name in tree.children}
+
+
+def trained(fleet, policy=None, **options):
+    algo = fs.FedSARSA(policy=policy or fs.Softmax(100.0), **options)
+    return algo, algo.train(fleet, QUICK.steps, QUICK.runs, record_every=QUICK.record_every)
+
+
+def test_cells_are_the_published_setting(data):
+    fleet = fs.paper.fleet(5, 1.0, 2.0)
+    algo, history = trained(fleet)
+    error = history.mse(fs.theory.fixed_point(fleet[0], algo.features, algo.policy))
+    np.testing.assert_array_equal(data["sarsa"]["error"].sel(eps_p=1.0, eps_r=2.0, agents=5), error)
+    predicted = fs.theory.predict(fleet, algo, QUICK.steps).mse[:: QUICK.record_every]
+    np.testing.assert_allclose(data["sarsa"]["predicted"].sel(eps_p=1.0, eps_r=2.0, agents=5), predicted)
+
+
+def test_td_and_ql_are_fixed_and_greedy(data):
+    fleet = fs.paper.fleet(5, 1.0, 1.0)
+    algo, history = trained(fleet, fs.FixedPolicy(0))
+    error = history.mse(fs.theory.fixed_point(fleet[0], algo.features, algo.policy))
+    np.testing.assert_array_equal(data["td"]["error"].sel(eps_p=1.0, agents=5), error)
+    _, history = trained(fleet, fs.Greedy())
+    np.testing.assert_array_equal(data["ql"]["final"].sel(eps_p=1.0, agents=5), history.final)
+    _, history = trained(fleet, redraw_actions=True)
+    np.testing.assert_array_equal(data["released"]["final"].sel(eps_p=1.0, agents=5), history.final)
+
+
+@pytest.mark.parametrize("name", PAPER)
+def test_figures_of_the_paper_show_the_data(name, data):
+    figure, canvas = figures(QUICK)[name], drawings(QUICK)[name].draw(data)
+    assert canvas.get_suptitle().endswith(f"({figure.label})")
+    places = [axes for axes in canvas.axes if axes.axison]
+    assert len(places) == len(figure.panels) > 0
+    for panel, axes in zip(figure.panels, places, strict=True):
+        node = data[panel.source]
+        assert axes.get_title() == panel.title
+        assert axes.get_yscale() == "log"
+        expected = [mean_and_margin(error)[0] for _, error in panel.curves(node["error"])]
+        if "predicted" in node:
+            expected += [curve for _, curve in panel.curves(node["predicted"])]
+        assert len(axes.lines) == len(expected) >= 3
+        for line, curve in zip(axes.lines, expected, strict=True):
+            np.testing.assert_array_equal(line.get_xdata(), curve["t"])
+            np.testing.assert_array_equal(line.get_ydata(), curve)
+            assert np.isfinite(curve).all()  # every prediction that a figure shows was made
+    words = [text.get_text() for text in canvas.legends[0].get_texts()]
+    assert "95% band" in words[0]
+    assert ("predicted" in words) == (name != "ql")
+
+
+def test_every_panel_of_the_paper_is_there():
+    panels = {name: len(figure.panels) for name, figure in figures(FULL).items()}
+    assert panels == {
+        "sarsa": 3,
+        "sarsa-ee-p": 6,
+        "sarsa-ee-r": 12,
+        "sarsa-np": 6,
+        "sarsa-nr": 6,
+        "td": 6,
+        "ql": 6,
+    }
+    held = {panel.held["eps_r"] for panel in figures(FULL)["sarsa-ee-r"].panels}
+    assert held == {0.0, 1.0}
+
+
+def test_figures_are_written_for_screen_and_print(out):
+    for name in drawings(QUICK):
+        assert (out / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+        assert (out / f"{name}.pdf").read_bytes().startswith(b"%PDF")
+
+
+def test_claims_are_judged_honestly(out):
+    with (out / "claims.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    verdicts = {row["claim"]: row["verdict"] for row in rows}
+    assert len(rows) == 18
+    assert verdicts["Federation beats a single agent, even at eps = 2"] == "holds in part"
+    federation = next(row for row in rows if row["claim"].startswith("Federation beats"))
+    assert "holds at level 0, fails at level 1, 2" in federation["detail"]
+    assert float(federation["low"]) > 10
+    assert verdicts["With a constant step size the error falls exponentially to a ball"] == "holds"
+    assert all(row["figure"] in drawings(QUICK) for row in rows if row["figure"])
+
+
+def test_personalisation_and_returns(data):
+    error = data["personalisation"]["error"]
+    alone = error.sel(start="scratch").mean(("run", "agent"))
+    helped = error.sel(start="federated").mean(("run", "agent"))
+    assert (helped[:-1] < alone[:-1]).all()
+    assert (np.diff(helped) < 0).all()
+    value = data["returns"]["discounted_return"]
+    assert (value <= value.sel(policy="optimal") + 1e-9).all()
+    fleet = fs.paper.fleet(QUICK.team, 1.0, 1.0)
+    theta = data["sarsa"]["final"].sel(eps_p=1.0, eps_r=1.0, agents=QUICK.team)[0].values
+    exact = fs.evaluate(fleet, fs.FedSARSA(), theta)
+    np.testing.assert_allclose(value.sel(policy="federated")[0], exact["discounted_return"])
+
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed: the report was not opened")
+def test_report_opens_in_a_browser(out):
+    from playwright.sync_api import sync_playwright
+
+    complaints, requests = [], []
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        page = browser.new_page()
+        page.on(
+            "console", lambda message: complaints.append(message.text) if message.type == "error" else None
+        )
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("request", lambda request: requests.append(request.url))
+        page.goto((out / "report.html").as_uri())
+        images = page.locator("figure img")
+        assert images.count() == len(drawings(QUICK))
+        for k in range(images.count()):
+            assert images.nth(k).is_visible()
+            assert images.nth(k).evaluate("image => image.complete && image.naturalWidth > 300")
+        assert page.locator("#claims + table tbody tr").count() == 18
+        assert page.locator("#claims + table").is_visible()
+        assert page.locator("text=holds in part").first.is_visible()
+        broken = page.evaluate(
+            "[...document.querySelectorAll('a[href^=\"#\"]')]"
+            ".filter(a => !document.getElementById(a.getAttribute('href').slice(1))).length"
+        )
+        assert broken == 0
+        browser.close()
+    assert complaints == []
+    assert [url for url in requests if not url.startswith(("file:", "data:"))] == []
+
+
+def test_unknown_figures_list_the_valid_ones(tmp_path):
+    done = command("reproduce", "--quick", "--out", tmp_path / "out", "--figure", "sarsas")
+    assert done.returncode == 2
+    message = done.stderr.replace("\n", " ")
+    assert "figure must be one of" in message
+    assert "did you mean 'sarsa'?" in message
+    assert not (tmp_path / "out").exists()
+
+
+def test_another_configuration_is_refused_and_a_damaged_cell_made_anew(out, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(out, copy)
+    done = command("reproduce", "--out", copy, "--figure", "projection")
+    assert done.returncode == 2
+    assert "holds results of another configuration" in done.stderr.replace("\n", " ")
+    cell = copy / "cells" / "projection" / "0002.nc"
+    before = cell.read_bytes()
+    cell.write_bytes(before[:-100])
+    done = command("reproduce", "--quick", "--out", copy, "--figure", "projection")
+    assert done.returncode == 0, done.stderr
+    assert "set aside as 0002.damaged" in done.stdout.replace("\n", " ")
+    assert cell.read_bytes() == before
+    assert Path(copy / "projection.png").stat().st_mtime > (out / "projection.png").stat().st_mtime
