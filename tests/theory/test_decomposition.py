@@ -1,3 +1,5 @@
+import itertools
+
 import numpy as np
 import pytest
 
@@ -5,6 +7,7 @@ import fedsarsa as fs
 from fedsarsa.theory import decompose, fixed_point
 from fedsarsa.theory.decomposition import TERMS
 from fedsarsa.theory.stationary import stationary_distribution
+from tests.theory.brute_force import Pairs
 from tests.theory.exact_errors import exact_errors
 
 
@@ -128,6 +131,81 @@ def test_failed_runs_are_not_a_number():
     assert set(terms["limiting"].values) <= set(TERMS)
 
 
+def choices_fleet(agents=2):
+    """Worlds with two actions, whose rewards are known from (s, a, s') only."""
+    rng = np.random.default_rng(11)
+    return fs.Fleet(
+        fs.FiniteMDP(rng.dirichlet(np.ones(3), size=(2, 3)), 2 * rng.normal(size=(3, 2, 3)), 0.6)
+        for _ in range(agents)
+    )
+
+
+@pytest.mark.parametrize("policy", [fs.Greedy(), fs.EpsilonGreedy(0.2)], ids=repr)
+@pytest.mark.parametrize("sync_every", [1, 4])
+def test_policies_that_jump_keep_the_terms_that_need_no_jacobian(policy, sync_every):
+    fleet, alpha = choices_fleet(), np.array([0.1, 0.05])
+    weights = np.array([0.3, 0.7])
+    algo = fs.FedSARSA(fs.OneHot(), policy, alpha.tolist(), sync_every, weights=weights)
+    history = algo.train(fleet, steps=40, runs=2, engine="reference")
+    target = np.linspace(-1, 1, 6)
+    with pytest.warns(UserWarning, match="no Jacobian there: .*markov cannot be computed") as caught:
+        terms = decompose(history, fleet, algo, target, records=100)
+    assert terms.attrs["warnings"] == (str(caught[0].message),)
+    features = algo.feature_map(fleet)
+    central, *each = (Pairs(world, features, policy) for world in (fleet.central(), *fleet))
+    for run, k in ((0, 0), (0, 3), (1, 10)):
+        theta = history.central.values[run, k]
+        at, e = terms.isel(run=run, t=k), theta - target
+        down = (weights @ alpha) * (central.mean(theta) - central.mean(target))
+        pull = sum(w * a * one.mean(theta) for w, a, one in zip(weights, alpha, each, strict=True))
+        # Every joint move of the two agents, with its probability: E||sum_i w_i alpha_i g_i||^2.
+        laws = [one.stationary(theta)[:, None] * one.chain(theta) for one in each]
+        moves = [w * a * one.gradients(theta) for w, a, one in zip(weights, alpha, each, strict=True)]
+        flat = [move.reshape(-1, 6) for move in moves]
+        square = ((flat[0][:, None] + flat[1][None]) ** 2).sum(axis=2)
+        assert float(at["descent"]) == pytest.approx(2 * e @ down)
+        assert float(at["heterogeneity"]) == pytest.approx(2 * e @ (pull - down))
+        assert float(at["variance"]) == pytest.approx(laws[0].ravel() @ square @ laws[1].ravel())
+        assert float(at["distance"]) == pytest.approx(e @ e)
+    assert np.isnan(terms["markov"]).all()
+    assert np.isnan(terms["change"]).all()
+    if sync_every == 1:
+        assert (terms["drift"] == 0).all()  # agents leave theta-bar together
+    else:
+        assert np.isnan(terms["drift"]).all()
+    assert set(terms["limiting"].values) <= {"heterogeneity", "variance", "drift"}
+
+
+def test_greedy_agents_without_a_fixed_point_need_a_reference():
+    rng = np.random.default_rng(16)
+    kernel, reward = rng.dirichlet(np.full(2, 0.5), size=(2, 2)), rng.uniform(0, 1, (2, 2))
+    fleet = fs.Fleet([fs.FiniteMDP(kernel, reward, 0.9)])
+    features = fs.TabularFeatures(rng.normal(size=(2, 2, 2)), normalise=True)
+    for best in itertools.product(range(2), repeat=2):  # what a policy leads to has another greedy policy
+        pi = np.eye(2)[list(best)]
+        theta = fixed_point(fleet[0], features, fs.FixedPolicy(pi))
+        assert (fs.Greedy().probabilities(features.on(2, 2).values(theta)) != pi).any()
+    algo = fs.FedSARSA(features, fs.Greedy(), 0.1)
+    history = algo.train(fleet, steps=20, runs=1, engine="reference")
+    with pytest.raises(
+        ValueError, match=r"reference must be given .* got None: no fixed point found for Gre"
+    ):
+        decompose(history, fleet, algo)
+    with pytest.warns(UserWarning, match="Jacobian there: markov cannot be computed"):
+        terms = decompose(history, fleet, algo, [0.0, 0.0])
+    assert np.isfinite(terms["variance"]).all()
+
+
+def test_greed_that_splits_the_states_is_refused():
+    # Staying pays best: the greedy chain has as many recurrent classes as states.
+    stay, swap = np.eye(2), np.eye(2)[::-1]
+    fleet = fs.Fleet([fs.FiniteMDP(np.stack([stay, swap]), [[1.0, 0.0], [1.0, 0.0]], 0.5)])
+    algo = fs.FedSARSA(fs.OneHot(), fs.Greedy(), 0.1)
+    history = algo.train(fleet, steps=200, runs=1, theta0=[1.0, 0.0, 1.0, 0.0], engine="reference")
+    with pytest.raises(ValueError, match="one recurrent class, got 2"):
+        decompose(history, fleet, algo, np.zeros(4))
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -136,7 +214,6 @@ def test_failed_runs_are_not_a_number():
         ({"algo": fs.FedSARSA(fs.OneHot(), fs.FixedPolicy(0), 0.1, 2)}, "it has sync_every 1, got 2"),
         ({"algo": fs.FedSARSA(fs.OneHot(), fs.FixedPolicy(0), 0.1, None)}, "must hold synchronisations"),
         ({"algo": fs.FedSARSA(fs.ModuloFeatures(2, 1), fs.FixedPolicy(0), 0.1, 1)}, "must have 2 parameters"),
-        ({"algo": fs.FedSARSA(fs.OneHot(), fs.Greedy(), 0.1, 1)}, "policy must change smoothly"),
         ({"reference": [0.0]}, r"reference must have shape \(3,\), got \(1,\)"),
         ({"records": 0}, "records must be an integer of at least 1, got 0"),
     ],

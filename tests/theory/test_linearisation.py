@@ -3,6 +3,7 @@ import pytest
 
 import fedsarsa as fs
 from fedsarsa.theory.action_classes import classes, dynamics
+from fedsarsa.theory.assumptions import require_smooth
 from fedsarsa.theory.linearisation import linearise, poisson
 from fedsarsa.theory.operators import operators
 from fedsarsa.theory.sensitivity import jacobian
@@ -119,7 +120,7 @@ def test_periodic_chains_are_not_slow():
 @pytest.mark.parametrize("policy", [fs.Greedy(), fs.EpsilonGreedy(0.1)])
 def test_policies_that_jump_are_refused_in_one_sentence(policy):
     with pytest.raises(ValueError, match=r"policy must change smoothly .* got (Eps|Greedy)"):
-        classes(fs.OneHot().on(2, 2), policy, 2, 2)
+        require_smooth(policy, 2)
 
 
 def test_chains_with_two_recurrent_classes_are_refused():

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fedsarsa._checks import Floats
 from fedsarsa.learning.features import Aggregation, FeatureMap
-from fedsarsa.learning.policies import FixedPolicy, Policy, Softmax
+from fedsarsa.learning.policies import Policy, Softmax
 from fedsarsa.theory.stationary import stationary_distribution
 from fedsarsa.worlds.finite import FiniteMDP
 
@@ -30,7 +30,8 @@ class Classes:
     phi : (C, S, d)
         Features of a class.
     slope : float
-        beta in d pi(c|s) = beta pi(c|s) (phi(s, c) - E[phi | s])'d theta: 1/temperature; 0 for a fixed one.
+        beta in d pi(c|s) = beta pi(c|s) (phi(s, c) - E[phi | s])'d theta: 1/temperature for softmax. The
+        other policies are constant around almost every parameter: 0.
     """
 
     features: FeatureMap
@@ -54,11 +55,6 @@ class Classes:
 
 def classes(features: FeatureMap, policy: Policy, states: int, actions: int) -> Classes:
     """The classes of actions of a feature map and a policy."""
-    if not isinstance(policy, Softmax | FixedPolicy):
-        raise ValueError(
-            f"policy must change smoothly with the parameter (Softmax or FixedPolicy) for its error to be "
-            f"predicted, got {policy!r}: the semi-gradient has no Jacobian, and a fixed point may not exist"
-        )
     if isinstance(features, Aggregation):
         of, width = features.columns, features.width
         phi = np.zeros((width, states, features.dim))
@@ -126,7 +122,7 @@ def dynamics(mdp: FiniteMDP, classes: Classes) -> Dynamics:
         second[c] += (paid * reward).sum(axis=1)
         if rewarded is not None:
             rewarded[c] += paid
-    # Softmax and fixed policies reach the same states whatever the parameter: one look is enough.
+    # Softmax and fixed policies reach the same states whatever the parameter: one look is enough for them.
     stationary_distribution(np.einsum("as,ast->st", start, kernel))
     return Dynamics(kernel, first, second, rewarded, mdp.discount, mdp.initial)
 

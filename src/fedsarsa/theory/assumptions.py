@@ -34,6 +34,15 @@ def lipschitz(policy: Policy, actions: int) -> float:
     return 1 / policy.temperature if isinstance(policy, Softmax) else math.inf
 
 
+def require_smooth(policy: Policy, actions: int) -> None:
+    """Refuse a policy that jumps, where a Jacobian of the semi-gradient is needed."""
+    if math.isinf(lipschitz(policy, actions)):
+        raise ValueError(
+            f"policy must change smoothly with the parameter (Softmax or FixedPolicy) for its error to be "
+            f"predicted, got {policy!r}: the semi-gradient has no Jacobian, and a fixed point may not exist"
+        )
+
+
 def mixing(kernel: Kernel) -> tuple[float, float]:
     """(m, rho) of Assumption ``asmp:steady``, valid for every policy; rho is 1 where none was found.
 

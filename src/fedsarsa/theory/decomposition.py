@@ -12,8 +12,14 @@ With e = theta-bar_t - theta, theta a reference, one step changes ||e||^2 on ave
 
 Descent, heterogeneity and variance are exact at the recorded parameter, the last over the stationary law of
 the agents' chains there. Drift is its mean over the round that follows, to first order in the step size.
+
+Under a policy that jumps (greedy, epsilon-greedy) the exact terms stay exact, but there is no first order:
+agents may cross a tie within a round, and a chain may change before it forgets. Markov is NaN then, and so is
+drift, unless it is zero because K or N is 1.
 """
 
+import math
+import warnings
 from typing import NamedTuple
 
 import numpy as np
@@ -26,12 +32,14 @@ from fedsarsa._checks import Floats
 from fedsarsa.federation.fedsarsa import FedSARSA
 from fedsarsa.federation.history import History
 from fedsarsa.federation.problem import Problem
-from fedsarsa.theory.action_classes import dynamics
+from fedsarsa.theory.action_classes import Dynamics, Point, dynamics
+from fedsarsa.theory.assumptions import lipschitz
 from fedsarsa.theory.courses import build_field
 from fedsarsa.theory.fixed_points import fixed_point
-from fedsarsa.theory.linearisation import linearise
+from fedsarsa.theory.linearisation import Linearisation, linearise
 from fedsarsa.theory.prediction import vector
 from fedsarsa.theory.rounds import Field
+from fedsarsa.theory.stationary import stationary_distribution
 from fedsarsa.worlds.fleet import Fleet
 
 TERMS = ("descent", "heterogeneity", "drift", "variance", "markov")
@@ -75,8 +83,8 @@ def decompose(
     history : History
         Recorded with this fleet and these settings.
     reference : (d,), optional
-        The parameter that errors are measured to: agent 0's fixed point unless given. The lemma's theta_* is
-        ``fixed_point(fleet.central(), ...)``.
+        The parameter that errors are measured to: agent 0's fixed point unless given (it must be where a
+        greedy policy has none). The lemma's theta_* is ``fixed_point(fleet.central(), ...)``.
     records : int
         At most so many of the recorded times are looked at, more closely spaced at the start.
 
@@ -85,22 +93,20 @@ def decompose(
     xarray.Dataset over ``run`` and ``t``
         The terms of the module's docstring; ``change``, their sum; ``distance``, ||e||^2; ``drift_bound``,
         what the recorded client drift allows the drift term to be at most, just before t; and ``limiting``
-        over t: the largest term but descent, on average over runs. ``attrs["limiting"]`` is the last of them.
-        Failed runs are NaN.
+        over t: the largest known term but descent, on average over runs. ``attrs["limiting"]`` is the last of
+        them, ``attrs["warnings"]`` a tuple of sentences that say which terms are not known and why. Failed
+        runs are NaN.
     """
     fleet = fleet if isinstance(fleet, Fleet) else Fleet(fleet)
     problem = algo.problem(fleet, int(history.settings["steps"]), runs=1, seed=0)
     _check(history, problem)
-    target = (
-        fixed_point(fleet[0], algo.features, algo.policy)
-        if reference is None
-        else vector("reference", reference, problem.features.dim)
-    )
+    target = _target(problem, algo, reference)
     chosen = _chosen(history.data.sizes["t"], _checks.integer("records", records, least=1))
     seen = history.data.isel(t=chosen)
     field = build_field(problem)
     central = dynamics(fleet.central(), field.classes)
-    here = linearise(central, field.classes.at(target)).g
+    jumps = math.isinf(lipschitz(algo.policy, fleet.actions))
+    here = _world_at(central, field.classes.at(target), jumps).g
     times = seen["t"].values
     rows = np.full((*seen["central"].shape[:2], len(TERMS)), np.nan)
     bound = np.full(rows.shape[:2], np.nan)
@@ -109,21 +115,49 @@ def decompose(
         if not np.isfinite(theta).all():
             continue
         alpha = np.array([s.at(times[k : k + 1])[0] for s in problem.schedules])[field.members.schedule]
-        mean = _mean(field, theta, alpha)
+        mean = _mean(field, theta, alpha, jumps)
         e = theta - target
         share = float(field.members.total @ alpha)
-        descent = share * (linearise(central, field.classes.at(theta)).g - here)
+        descent = share * (_world_at(central, field.classes.at(theta), jumps).g - here)
         inner = 2 * np.stack([descent, mean.pull - descent, mean.drift]) @ e
         rows[run, k] = [*inner, mean.pull @ mean.pull + mean.noise, mean.lagged]
         apart = np.sqrt(seen["drift"].values[run, k])
         bound[run, k] = 2 * np.linalg.norm(e) * alpha.max() * mean.slope * apart
-    return _dataset(seen, target, rows, bound)
+    if not jumps:
+        return _dataset(seen, target, rows, bound, ())
+    unknown = ["markov"] if problem.sync_every == 1 or len(fleet) == 1 else ["drift", "markov"]
+    rows[..., [TERMS.index(name) for name in unknown]] = bound[:] = np.nan
+    note = (
+        f"{algo.policy!r} jumps where two actions tie, and the semi-gradient has no Jacobian there: "
+        f"{' and '.join(unknown)} cannot be computed"
+    )
+    warnings.warn(note, stacklevel=3)
+    return _dataset(seen, target, rows, bound, (note,))
 
 
-def _mean(field: Field, theta: Floats, alpha: Floats) -> _Mean:
+def _target(problem: Problem, algo: FedSARSA, reference: ArrayLike | None) -> Floats:
+    """The parameter that errors are measured to, (d,)."""
+    if reference is not None:
+        return vector("reference", reference, problem.features.dim)
+    try:
+        return fixed_point(problem.fleet[0], algo.features, algo.policy)
+    except ValueError as error:
+        raise ValueError(
+            f"reference must be given where agent 0 has no fixed point, got None: {error}"
+        ) from None
+
+
+def _world_at(world: Dynamics, point: Point, jumps: bool) -> Linearisation:
+    """A world at a parameter; its chain must have one recurrent class there."""
+    if jumps:  # smooth policies reach the same states everywhere, and have been looked at
+        stationary_distribution(np.einsum("cs,cst->st", point.pi, world.kernel))
+    return linearise(world, point)
+
+
+def _mean(field: Field, theta: Floats, alpha: Floats, jumps: bool) -> _Mean:
     """The members' semi-gradients at ``theta``, for step sizes ``alpha`` (m,)."""
     point, who = field.classes.at(theta), field.members
-    each = {w: linearise(field.worlds[w], point) for w in np.unique(who.world).tolist()}
+    each = {w: _world_at(field.worlds[w], point, jumps) for w in np.unique(who.world).tolist()}
     ours = [each[w] for w in who.world.tolist()]
     moves = alpha[:, None] * np.stack([one.g for one in ours])
     pull = who.total @ moves
@@ -137,7 +171,9 @@ def _mean(field: Field, theta: Floats, alpha: Floats) -> _Mean:
     return _Mean(pull, np.asarray(drift), float(noise), float(total - noise), slope)
 
 
-def _dataset(seen: xr.Dataset, target: Floats, rows: Floats, bound: Floats) -> xr.Dataset:
+def _dataset(
+    seen: xr.Dataset, target: Floats, rows: Floats, bound: Floats, notes: tuple[str, ...]
+) -> xr.Dataset:
     both = ("run", "t")
     distance = ((seen["central"].values - target) ** 2).sum(axis=2)
     data = {name: (both, rows[:, :, k]) for k, name in enumerate(TERMS)}
@@ -147,6 +183,7 @@ def _dataset(seen: xr.Dataset, target: Floats, rows: Floats, bound: Floats) -> x
     largest = np.argmax(np.nan_to_num(means, nan=-np.inf), axis=0)
     result["limiting"] = ("t", np.array(LIMITING)[largest])
     result.attrs["limiting"] = str(result["limiting"].values[-1])
+    result.attrs["warnings"] = notes
     return result
 
 

@@ -24,6 +24,7 @@ from fedsarsa._blas import single_threaded
 from fedsarsa._checks import Floats
 from fedsarsa.federation.fedsarsa import FedSARSA
 from fedsarsa.federation.problem import Problem
+from fedsarsa.theory.assumptions import require_smooth
 from fedsarsa.theory.courses import Course, build_field, course
 from fedsarsa.theory.fixed_points import fixed_point
 from fedsarsa.theory.linearisation import Linearisation, linearise
@@ -144,6 +145,7 @@ def predict(
     dim = problem.features.dim
     start = np.zeros(dim) if theta0 is None else vector("theta0", theta0, dim)
     target = None if reference is None else vector("reference", reference, dim)
+    require_smooth(algo.policy, fleet.actions)
     field = build_field(problem)
     target = fixed_point(fleet[0], algo.features, algo.policy) if target is None else target
     way = course(problem, algo, field, start)
@@ -165,7 +167,7 @@ def predict(
         *_radius_note(problem.radius, way),
     ]
     for note in notes:
-        warnings.warn(note, stacklevel=2)
+        warnings.warn(note, stacklevel=3)
     return Prediction(
         data=xr.Dataset(
             {name: ("t", curve) for name, curve in curves.items()},

@@ -10,6 +10,7 @@ import xarray as xr
 from fedsarsa._checks import Floats
 from fedsarsa.federation.fedsarsa import FedSARSA
 from fedsarsa.theory.action_classes import Classes, Dynamics
+from fedsarsa.theory.assumptions import require_smooth
 from fedsarsa.theory.courses import build_field
 from fedsarsa.theory.fixed_points import federated_point, fixed_point
 from fedsarsa.theory.horizons import Mooring, doublings, errors, moor, rounds_until
@@ -84,6 +85,7 @@ class Scene:
 
 def scene(fleet: Fleet, algo: FedSARSA, reference: Floats | None) -> Scene:
     """A fleet and its learner; the reference is agent 0's fixed point unless given."""
+    require_smooth(algo.policy, fleet.actions)
     field = build_field(replace(algo, step_size=1.0, sync_every=1).problem(fleet, 1, runs=1, seed=0))
     own = fixed_point(fleet[0], algo.features, algo.policy) if reference is None else reference
     return Scene(fleet, algo, own, field.classes, field.worlds)
