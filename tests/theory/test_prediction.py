@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 
 import fedsarsa as fs
-from fedsarsa.theory import federated_point, fixed_point, predict
+from fedsarsa.theory import constants, decompose, federated_point, fixed_point, plan, predict
 from tests.theory.against_training import ring, small_fleet
 from tests.theory.exact_errors import exact_errors
 from tests.theory.random_fleets import settings_of_theory
@@ -138,6 +138,42 @@ def test_projection_is_said_to_be_ignored():
 def test_policies_that_jump(policy):
     with pytest.raises(ValueError, match="policy must change smoothly"):
         predict(small_fleet(2), fs.FedSARSA(fs.ModuloFeatures(4, 3), policy), 100)
+
+
+def same_theory(algo, twin, fleet):
+    """Everything that theory says of two algorithms is the same."""
+    first, second = predict(fleet, algo, 300), predict(fleet, twin, 300)
+    np.testing.assert_array_equal(first.mse, second.mse)
+    np.testing.assert_array_equal(first.covariance, second.covariance)
+    assert first.warnings == second.warnings == ()
+    assert first.sharpness == 0
+    points = [federated_point(fleet, one.features, one.policy) for one in (algo, twin)]
+    np.testing.assert_array_equal(*points)
+    np.testing.assert_array_equal(*(fixed_point(fleet[0], one.features, one.policy) for one in (algo, twin)))
+    target = 0.1 * float(first.mse[0]) + first.bias
+    assert str(plan(fleet, algo, target)) == str(plan(fleet, twin, target))
+    history = algo.train(fleet, steps=40, runs=1, engine="reference")
+    terms = [decompose(history, fleet, one) for one in (algo, twin)]
+    assert terms[0].identical(terms[1])
+    assert np.isfinite(terms[0]["change"]).all()
+    assert constants(fleet, algo).scalars() == constants(fleet, twin).scalars()
+
+
+def test_random_actions_are_the_uniform_policy():
+    same_theory(
+        fs.FedSARSA(fs.ModuloFeatures(4, 3), fs.EpsilonGreedy(1.0), 0.05),
+        fs.FedSARSA(fs.ModuloFeatures(4, 3), fs.FixedPolicy("uniform"), 0.05),
+        small_fleet(2, 0.2),
+    )
+
+
+@pytest.mark.parametrize("policy", [fs.Greedy(), fs.EpsilonGreedy(0.1), fs.Softmax(1e-4)], ids=repr)
+def test_the_only_action_is_a_fixed_policy(policy):
+    same_theory(
+        fs.FedSARSA(fs.ModuloFeatures(4, 1), policy, 0.05),
+        fs.FedSARSA(fs.ModuloFeatures(4, 1), fs.FixedPolicy(0), 0.05),
+        small_fleet(2, 0.2, actions=1),
+    )
 
 
 def test_too_many_parameters():

@@ -65,7 +65,7 @@ def classes(features: FeatureMap, policy: Policy, states: int, actions: int) -> 
     start = np.broadcast_to(policy.probabilities(np.zeros((states, actions))), (states, actions))
     total = (start @ np.eye(len(phi))[of])[:, of]
     share = np.divide(start, total, out=np.zeros_like(total), where=total > 0).T
-    slope = 1 / policy.temperature if isinstance(policy, Softmax) else 0.0
+    slope = 1 / policy.temperature if isinstance(policy, Softmax) and actions > 1 else 0.0
     return Classes(features, policy, of, share, phi, slope)
 
 
