@@ -47,6 +47,11 @@ class Poisson:
         distance = np.sort(np.abs(1 - np.linalg.eigvals(self.chain)))
         return float(1 / distance[1]) if len(distance) > 1 else 1.0
 
+    @property
+    def remembered(self) -> float:
+        """Steps for which a deviation lasts beyond its own: relaxation time less 1, at least 0."""
+        return max(self.relaxation - 1, 0.0)
+
     def values(self, rewards: Floats) -> Floats:
         """U - P U = rewards, (S, k), of stationary mean zero as ``rewards`` are."""
         solution = lu_solve(self.factors, rewards)
@@ -136,6 +141,23 @@ class Linearisation:
         """C_0, (d, d): the covariance of one semi-gradient."""
         return moment(self.mu * self.square_error, self.point.phi, self.point.phi) - np.outer(self.g, self.g)
 
+    @cached_property
+    def arrived(self) -> Floats:
+        """sum over x of mu(x) P(x' | x) (g(x, x') - g-bar), (C, S, d): noise by the pair x' it leads to."""
+        point, world = self.point, self.world
+        marked = self.mu[..., None] * point.phi
+        inflow = flow(world.kernel, marked)
+        paid = world.flow_paid(marked) - flow(world.kernel, point.q[..., None] * marked)
+        return np.asarray(
+            point.pi[..., None]
+            * (paid + world.discount * point.q[..., None] * inflow - self.states.eta[:, None] * self.g)
+        )
+
+    @cached_property
+    def gone(self) -> Floats:
+        """The same by the state after x', (S, d)."""
+        return flow(self.world.kernel, self.arrived)
+
     def shaken(self, spread: Floats) -> Floats:
         """Noise that a parameter's covariance V = ``spread`` adds: E[A V A'] - A-bar V A-bar', (d, d)."""
         world, phi = self.world, self.point.phi
@@ -154,17 +176,10 @@ class Linearisation:
         ``period`` steps, own ``weight``) takes back of the last updates. A single agent has weight 1.
         """
         point, world, pi = self.point, self.world, self.point.pi[..., None]
-        marked = self.mu[..., None] * point.phi
-        inflow = flow(world.kernel, marked)
-        paid = world.flow_paid(marked) - flow(world.kernel, point.q[..., None] * marked)
-        # Sum over x of mu(x) P(x' | x) (g(x, x') - g-bar), then the same at all later lags together.
-        arrived = pi * (
-            paid + world.discount * point.q[..., None] * inflow - self.states.eta[:, None] * self.g
-        )
-        later = self.states.visits(flow(world.kernel, arrived))
+        later = self.states.visits(self.gone)  # noise at all later lags together
         lost = (1 - weight) / period
         beyond = np.linalg.matrix_power(self.states.chain.T, period - 1) @ later
-        kept = (1 - lost) * arrived - lost * pi * (later - beyond)
+        kept = (1 - lost) * self.arrived - lost * pi * (later - beyond)
         after = self.states.visits(flow(world.kernel, kept))
         held = (self.derror * (kept + pi * after)).sum(axis=2)
         turned = (point.dpi * after).sum(axis=2)

@@ -8,7 +8,7 @@ to second order in the step size. The order of the effects, for a step size alph
 - *transient*: the mean's way, K local steps composed exactly around each point of it;
 - *bias*: heterogeneity moves the federated point away from the reference. Within a round agents drift towards
   their own fixed points, which moves it further (order alpha K), as do memory and curvature (order alpha);
-- *variance*: order alpha / N, from the long-run covariance of the semi-gradient noise.
+- *variance*: order alpha / N, from the lagged covariances of the semi-gradient noise.
 """
 
 import warnings
@@ -32,12 +32,9 @@ from fedsarsa.theory.rounds import Field
 from fedsarsa.theory.stationary import recurrent_classes
 from fedsarsa.worlds.fleet import Fleet
 
-# Step size x relaxation time of the chain beyond which a prediction carries a warning: the parameter then
-# moves while the chain forgets, and orders beyond the second count. Tests measure what this value is worth.
-SLOW = 0.5
-# The same times the largest |J|: how much an error contracts while the chain remembers a deviation. Lagged
-# covariances are added up as if it did not contract, which overestimates the variance by about this share.
-MEMORY = 0.1
+# Step size x steps that the chain remembers beyond which a prediction carries a warning: semi-gradients then
+# keep a slope of their own for so long that orders beyond the second count. Tests measure what it is worth.
+SLOW = 0.2
 # A policy beyond this many temperatures of noise has no prediction worth the name.
 HOPELESS = 10.0
 # Spread of Q-values in temperatures beyond which it carries another: the policy then varies with the noise by
@@ -65,10 +62,8 @@ class Prediction:
     covariance : (d, d)
         Of the central parameter after the last of ``t``.
     slowness : float
-        Largest step size times relaxation time of the slowest chain; beyond ``SLOW`` there is a warning.
-    memory : float
-        Largest step size times relaxation time times norm of the Jacobian; beyond ``MEMORY`` there is a
-        warning.
+        Largest step size times the steps that the slowest chain remembers, its relaxation time less 1
+        (independent states are not slow); beyond ``SLOW`` there is a warning.
     sharpness : float
         Largest standard deviation of a Q-value on the way, in units of the softmax temperature; beyond
         ``SHARP`` there is a warning.
@@ -84,7 +79,6 @@ class Prediction:
     federated_point: Floats
     covariance: Floats
     slowness: float
-    memory: float
     sharpness: float
     warnings: tuple[str, ...]
 
@@ -160,9 +154,9 @@ def predict(
         )
     settled = field.classes.at(way.point)
     worlds = {w: linearise(field.worlds[w], settled) for w in np.unique(field.members.world).tolist()}
-    slowness, memory = _slowness(problem, field, worlds)
+    slowness = _slowness(problem, field, worlds)
     notes = [
-        *_limit_notes(slowness, memory, way.sharpness),
+        *_limit_notes(slowness, way.sharpness),
         *_transient_note(worlds),
         *_radius_note(problem.radius, way),
     ]
@@ -180,7 +174,6 @@ def predict(
         federated_point=way.root,
         covariance=way.covariance,
         slowness=slowness,
-        memory=memory,
         sharpness=way.sharpness,
         warnings=tuple(notes),
     )
@@ -193,30 +186,23 @@ def _between(way: Course, curve: Floats) -> Floats:
     return np.asarray(PchipInterpolator(way.rounds, curve)(np.arange(way.rounds[-1] + 1)))
 
 
-def _slowness(problem: Problem, field: Field, worlds: dict[int, Linearisation]) -> tuple[float, float]:
-    """Largest step size times relaxation time of any agent, and the same times its ||J||_2."""
+def _slowness(problem: Problem, field: Field, worlds: dict[int, Linearisation]) -> float:
+    """Largest step size times steps that the chain remembers, of any agent."""
     who, times = field.members, np.arange(problem.steps)
     largest = np.array([schedule.at(times).max() for schedule in problem.schedules])
-    pairs = list(zip(who.world.tolist(), who.schedule, strict=True))
-    slow = [largest[s] * worlds[w].states.relaxation for w, s in pairs]
-    slopes = [float(np.linalg.norm(worlds[w].J, 2)) for w, _ in pairs]
-    return float(max(slow)), float(max(x * slope for x, slope in zip(slow, slopes, strict=True)))
+    remembered = {w: one.states.remembered for w, one in worlds.items()}
+    pairs = zip(who.world.tolist(), who.schedule, strict=True)
+    return float(max(largest[s] * remembered[w] for w, s in pairs))
 
 
-def _limit_notes(slowness: float, memory: float, sharpness: float) -> list[str]:
+def _limit_notes(slowness: float, sharpness: float) -> list[str]:
     """A sentence for every validity check whose limit is passed."""
     checks = (
         (
             slowness,
             SLOW,
-            "step size x relaxation time of the chain is",
+            "step size x steps that the chain remembers is",
             "parameters move while the chain mixes, and the prediction may be off by more than 15%",
-        ),
-        (
-            memory,
-            MEMORY,
-            "step size x relaxation time of the chain x contraction is",
-            "errors contract while the chain remembers, and the variance may be overestimated by that share",
         ),
         (
             sharpness,

@@ -2,7 +2,7 @@
 
 Around a parameter theta_n an agent's local step is affine with noise,
 
-    theta_i <- theta_i + alpha_i (g_i + J_i (theta_i - theta_n) + noise of long-run covariance Sigma_i),
+    theta_i <- theta_i + alpha_i (g_i + J_i (theta_i - theta_n) + noise that counts as Sigma_i),
 
 so K local steps and an average of independent agents give an affine map of the central mean and a Lyapunov
 recursion of its covariance. K local steps are composed exactly, which holds the client drift: agents that
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from fedsarsa._checks import Floats
 from fedsarsa.theory.action_classes import Classes, Dynamics
+from fedsarsa.theory.lags import lags
 from fedsarsa.theory.linearisation import linearise
 
 
@@ -100,7 +101,7 @@ class Node:
     g, memory : (m, d)
         Mean-path semi-gradient with curvature; memory per unit of step size.
     J, noise : (m, d, d)
-        Jacobian, and long-run covariance of the noise at a parameter that is itself spread.
+        Jacobian, and covariance of the noise with its lags at a parameter that is itself spread.
     sharpness : float
         Largest standard deviation of a Q-value in units of the softmax temperature; 0 for a fixed policy.
     """
@@ -140,15 +141,16 @@ class Field:
         # World by world: a linearisation is much larger than what is kept of it.
         for w in np.unique(who.world).tolist():
             here = linearise(self.worlds[w], point)
-            first = here.noise + here.shaken(spread)
+            shaken = here.shaken(spread)
             for j in np.flatnonzero(who.world == w):
+                noise[j] = lags(here, alpha[j]).noise
                 # Within a round an agent's parameter is spread more widely than the central one at its start.
-                step = _local(here.J, np.zeros_like(theta), first, alpha[j], alpha[j] ** 2)
+                step = _local(here.J, np.zeros_like(theta), noise[j] + shaken, alpha[j], alpha[j] ** 2)
                 own = _mean_spread(step, spread, self.period)
                 if not np.isfinite(own).all():
                     raise DivergenceError
                 g[j], memory[j] = here.g + here.curvature(own), here.memory(who.weight[j], self.period)
-                J[j], noise[j] = here.J, here.noise + here.shaken(own)
+                J[j], noise[j] = here.J, noise[j] + here.shaken(own)
                 largest = max(largest, float(((point.phi @ own) * point.phi).sum(axis=2).max()))
         return Node(theta, g, memory, J, noise, self.classes.slope * largest**0.5)
 

@@ -15,7 +15,7 @@ from fedsarsa.theory.courses import build_field
 from fedsarsa.theory.fixed_points import federated_point, fixed_point
 from fedsarsa.theory.horizons import Mooring, doublings, errors, moor, rounds_until
 from fedsarsa.theory.linearisation import linearise
-from fedsarsa.theory.prediction import MEMORY, SLOW
+from fedsarsa.theory.prediction import SLOW
 from fedsarsa.theory.rounds import members
 from fedsarsa.worlds.fleet import Fleet
 
@@ -77,10 +77,8 @@ class Scene:
     def largest_step(self) -> float:
         """The largest step size at which a prediction does not warn of slow chains."""
         point = self.classes.at(self.root(len(self.fleet)))
-        each = [linearise(world, point) for world in self.worlds]
-        slow = max(one.states.relaxation for one in each)
-        memory = max(one.states.relaxation * float(np.linalg.norm(one.J, 2)) for one in each)
-        return min(SLOW / slow, MEMORY / memory)
+        slow = max(linearise(world, point).states.remembered for world in self.worlds)
+        return SLOW / slow if slow > 0 else np.inf
 
 
 def scene(fleet: Fleet, algo: FedSARSA, reference: Floats | None) -> Scene:

@@ -7,12 +7,14 @@ their curvature to show; between two nodes both linearisations are averaged.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedsarsa._checks import Floats
 from fedsarsa.learning.step_sizes import Schedule
+from fedsarsa.theory.lags import lags
 from fedsarsa.theory.linearisation import linearise
 from fedsarsa.theory.rounds import Affine, DivergenceError, Field, Members, Node, limit
 
@@ -92,6 +94,13 @@ def settle(field: Field, theta: Floats, alpha: Floats) -> Goal:
     raise DivergenceError
 
 
+class Shift(NamedTuple):
+    """What a start adds to the mean (d,) and to the covariance (d, d) of a stride."""
+
+    mean: Floats
+    spread: Floats
+
+
 @dataclass(frozen=True, eq=False)
 class Track:
     """Mean and variance after some of the rounds.
@@ -157,7 +166,7 @@ def _next_node(
     state: tuple[Floats, Floats],
     goal: Goal,
     way: Sequence[Stride],
-    shifts: Floats,
+    shifts: Sequence[Shift],
     done: int,
     scale: float,
 ) -> tuple[Node, int]:
@@ -185,7 +194,12 @@ def same(left: Floats, right: Floats) -> bool:
 
 
 def advance(
-    field: Field, nodes: Sequence[Node], mean: Floats, spread: Floats, way: Sequence[Stride], start: Floats
+    field: Field,
+    nodes: Sequence[Node],
+    mean: Floats,
+    spread: Floats,
+    way: Sequence[Stride],
+    start: Sequence[Shift],
 ) -> Iterator[tuple[Floats, Floats]]:
     """Mean and covariance after each stride, with the linearisations of ``nodes``."""
     powers: dict[int, Affine] = {}
@@ -198,14 +212,27 @@ def advance(
             powers[stride.count] = powers[1].power(stride.count)
         with np.errstate(over="ignore", invalid="ignore"):  # the next node finds what is not finite
             mean, spread = powers[stride.count].moved(mean, spread)
-        mean = mean + shift
+            mean, spread = (
+                mean + shift.mean,
+                _positive(spread + shift.spread) if shift.spread.any() else spread,
+            )
         yield mean, spread
 
 
-def startup(field: Field, theta: Floats, way: Sequence[Stride]) -> Floats:
-    """How the agents' first states, not yet stationary, shift the mean in each stride, (strides, d)."""
+def _positive(spread: Floats) -> Floats:
+    """A covariance less what its start lacks; noise is averaged between nodes, and may be less than that."""
+    if not np.isfinite(spread).all():
+        return spread
+    values, vectors = np.linalg.eigh(spread)
+    positive: Floats = (vectors * np.maximum(values, 0.0)) @ vectors.T
+    return positive
+
+
+def startup(field: Field, theta: Floats, way: Sequence[Stride]) -> list[Shift]:
+    """What each stride has of the start: first states not yet stationary, and no noise before them."""
     point, who = field.classes.at(theta), field.members
     shifts = np.zeros((len(way), len(theta)))
+    spreads = np.zeros((len(way), len(theta), len(theta)))
     for w in np.unique(who.world).tolist():
         here = linearise(field.worlds[w], point)
         states, law = here.states, field.worlds[w].initial
@@ -222,4 +249,8 @@ def startup(field: Field, theta: Floats, way: Sequence[Stride]) -> Floats:
             mine = who.world == w
             shifts[place] += (who.total[mine] @ stride.alpha[mine]) * ((law - after) @ here.U)
             law = after
-    return shifts
+        for j in np.flatnonzero(who.world == w) if way else ():
+            lost = lags(here, way[0].alpha[j]).missing([stride.count * field.period for stride in way])
+            for place, missing in enumerate(lost):
+                spreads[place] -= who.square[j] * way[place].square[j] * missing
+    return [Shift(*both) for both in zip(shifts, spreads, strict=True)]
