@@ -6,6 +6,7 @@ from fedsarsa.theory.action_classes import classes, dynamics
 from fedsarsa.theory.assumptions import require_smooth
 from fedsarsa.theory.linearisation import linearise, poisson
 from fedsarsa.theory.operators import operators
+from fedsarsa.theory.rounds import Affine, _mean_spread
 from fedsarsa.theory.sensitivity import jacobian
 from tests.theory.brute_force import Pairs, slope
 
@@ -105,6 +106,18 @@ def test_memory(case, weight, period):
         after = chain.T @ after
     expected = lags[0] - (1 - weight) / period * sum(lags)
     np.testing.assert_allclose(here.memory(weight, period), expected, atol=1e-7)
+
+
+@pytest.mark.parametrize("period", [1, 2, 7, 12])
+def test_mean_covariance_over_a_round(period):
+    rng = np.random.default_rng(4)
+    M, root, spread = np.eye(3) + 0.3 * rng.normal(size=(3, 3)), *rng.normal(size=(2, 3, 3))
+    step = Affine(M, np.zeros(3), root @ root.T)
+    covariances = [spread @ spread.T]
+    while len(covariances) < period:
+        covariances.append(M @ covariances[-1] @ M.T + step.Q)
+    found = _mean_spread(step, covariances[0], period)
+    np.testing.assert_allclose(found, np.mean(covariances, axis=0))
 
 
 def test_relaxation_time_of_a_lazy_walk():

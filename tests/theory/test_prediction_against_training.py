@@ -182,6 +182,18 @@ def test_sharp_policies_up_to_the_threshold_and_beyond():
     assert excess(prediction.mse, trained(prediction, fleet, far, 300)) > SLOW_TOLERANCE
 
 
+def test_agents_that_spread_within_long_rounds_bend_the_point():
+    """Twenty equal agents: their average hardly varies, but the curvature that each meets stays."""
+    fleet = small_fleet(20, 0.0, seed=1)
+    algo = fs.FedSARSA(fs.ModuloFeatures(4, 3), fs.Softmax(3.0), 0.02, sync_every=1_000)
+    prediction = predict(fleet, algo, 20_000)
+    assert not prediction.warnings
+    history = algo.train(fleet, steps=20_000, runs=60, engine="cpu", threads=1)
+    settled = history.central.sel(t=slice(8_000, None)).mean(["run", "t"]).values
+    bent = np.linalg.norm(settled - prediction.federated_point)
+    assert np.linalg.norm(settled - prediction.point) < 0.25 * bent
+
+
 def test_states_that_are_left_for_ever_are_noted():
     chain = np.array([[[0.5, 0.5, 0.0], [0.0, 0.5, 0.5], [0.0, 0.5, 0.5]]])
     fleet = fs.Fleet([fs.FiniteMDP(chain, [1.0, 0.0, 1.0], 0.5)])
