@@ -4,15 +4,23 @@ import difflib
 import math
 import operator
 from collections.abc import Iterable, Sequence
-from typing import Any, SupportsIndex
+from typing import Any, SupportsIndex, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.float64]
+T = TypeVar("T")
 
 # How far a distribution's sum may be from one before it is taken for a mistake.
 SUM_TOLERANCE = 1e-9
+
+
+def instance(name: str, value: Any, kind: type[T], expected: str) -> T:
+    """``value`` if it is one of ``kind``; the error says what was ``expected``."""
+    if not isinstance(value, kind):
+        raise TypeError(f"{name} must be {expected}, got {value!r}")
+    return value
 
 
 def integer(name: str, value: SupportsIndex, least: int) -> int:

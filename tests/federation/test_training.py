@@ -173,7 +173,7 @@ def test_engines_agree_on_what_diverged():
         ({"record_every": 0}, "record_every must be an integer of at least 1, got 0"),
         ({"theta0": [1.0, 2.0]}, r"theta0 must have shape \(4,\), \(3, 4\) or \(10, 3, 4\), got \(2,\)"),
         ({"theta0": [1.0, np.nan, 0, 0]}, r"theta0 must be finite, got nan at \[1\]"),
-        ({"fleet": fleet()[0]}, "worlds must be a sequence of FiniteMDP, got FiniteMDP"),
+        ({"fleet": fleet()[0]}, "fleet must be a Fleet or a sequence of FiniteMDP, got FiniteMDP"),
         ({"checkpoint": "/no/such/place.nc"}, "/no/such: expected a directory that can be written to"),
         ({"fleet": []}, "worlds must hold at least one FiniteMDP, got none"),
     ],

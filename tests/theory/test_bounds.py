@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fedsarsa as fs
-from fedsarsa.theory import bounds, constants
+from fedsarsa.theory import bounds, constants, federated_point, predict
 from tests.theory.exact_errors import exact_errors
 from tests.theory.random_fleets import random_fleet, settings_of_theory
 
@@ -221,3 +221,22 @@ def test_bad_arguments():
         bounds(fleet, algo, 10)["thm:fixdrift"]
     far = bounds(fleet, algo, 10, np.full(4, 1e6))
     assert "theta0 exceeds R / (1 - gamma)" in far["cor:G"].reason
+
+
+@pytest.mark.parametrize(
+    ("step_size", "late"),
+    [
+        ([0.01, 0.05], [1.0, 5.0]),
+        ([fs.LinearDecay(0.1, 1e4), fs.LinearDecay(0.2, 1e4)], [2.0, 1.0]),
+        ([0.02, fs.LinearDecay(0.1, 1e4)], [1.0, 0.0]),
+    ],
+    ids=["constant", "decaying", "one vanishes"],
+)
+def test_the_federated_point_is_that_of_the_prediction(step_size, late):
+    fleet = fs.paper.fleet(2, 1.0, 1.0, states=8, actions=4)
+    algo = fs.FedSARSA(fs.ModuloFeatures(4, 2), step_size=step_size, weights=[0.3, 0.7])
+    found = bounds(fleet, algo, 100).federated
+    np.testing.assert_allclose(found, predict(fleet, algo, 100).federated_point, atol=1e-9)
+    shares = np.array(late) * [0.3, 0.7]  # an agent pulls by its weight times its late step size
+    expected = federated_point(fleet, algo.features, algo.policy, shares / shares.sum())
+    np.testing.assert_allclose(found, expected, atol=1e-9)

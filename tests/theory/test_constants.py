@@ -43,7 +43,7 @@ def test_by_hand():
     assert c.Lambda == pytest.approx(2 * 0.25 + 14 * c.sigma * 0.2)
     # Uniform policy: state 0 with (.7 + .4) / 2 = .55 for agent 1 and (.7 + .3) / 2 = .5 for agent 2.
     np.testing.assert_allclose(c.lam_each, [0.475 / 2, 0.45 / 2, 0.5 / 2])
-    assert c.lam == c.lambda_ == pytest.approx(0.225)
+    assert c.lam == pytest.approx(0.225)
     for share, w in zip([0.525, 0.55, 0.5], c.w_each, strict=True):
         go = {0.525: 0.65, 0.55: 0.6, 0.5: 0.7}[share]
         mu = np.array([share, share, 1 - share, 1 - share]) / 2
@@ -238,3 +238,11 @@ def test_published_setting():
     # The paper's own experiments are far outside its theory.
     assert condition(c, "smooth policy").margin < 1e-3
     assert condition(c, "step size").margin < 1e-4
+
+
+def test_conditions_that_are_yes_or_no_measure_nothing():
+    c = constants(fs.paper.fleet(2, states=6, actions=3), fs.FedSARSA(fs.ModuloFeatures(3, 3)))
+    found, explored, equal = (condition(c, name) for name in ("fixed points", "exploration", "equal weights"))
+    assert found.holds
+    assert np.isnan([found.value, found.limit, found.margin, explored.margin, equal.margin]).all()
+    assert (explored.value, explored.limit, explored.above, explored.holds) == (c.w, 0.0, True, True)

@@ -171,3 +171,11 @@ def test_bad_candidates(options, message):
     fleet = fs.paper.fleet(2, states=10, actions=5)
     with pytest.raises((ValueError, TypeError), match=message):
         fs.theory.plan(fleet, fs.FedSARSA(), target=1.0, **options)
+
+
+def test_steps_that_diverge_are_passed_over():
+    answer = plan(fleet(3), ALGO, 5.0, step_sizes=[50.0, 0.05, 1e6])
+    assert answer.step_size == 0.05
+    assert np.isinf(answer.choices["steps"].sel(step_size=[50.0, 1e6])).all()
+    with pytest.raises(ValueError, match="target must be at least"):
+        plan(fleet(3), ALGO, 5.0, step_sizes=[50.0])

@@ -79,7 +79,7 @@ def assumptions_table(constants: Constants) -> Table:
         table.add_row(
             condition.name,
             _number(condition.value),
-            _number(condition.limit),
+            f"above {_number(condition.limit)}" if condition.above else _number(condition.limit),
             holds,
             _number(condition.margin),
         )

@@ -24,7 +24,7 @@ from fedsarsa.learning.features import FeatureMap, Features, ModuloFeatures
 from fedsarsa.learning.policies import FixedPolicy, Policy, Softmax
 from fedsarsa.learning.step_sizes import StepSize
 from fedsarsa.worlds.finite import FiniteMDP
-from fedsarsa.worlds.fleet import Fleet
+from fedsarsa.worlds.fleet import Fleet, as_fleet
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,7 +109,7 @@ class FedSARSA:
         checkpoint : path, optional
             Save here what is done, every minute and on Ctrl-C, and go on from here if the file exists.
         """
-        fleet = fleet if isinstance(fleet, Fleet) else Fleet(fleet)
+        fleet = as_fleet(fleet)
         name = engines.resolve(engine)
         if threads is not None:
             threads = _checks.integer("threads", threads, least=1)
@@ -186,6 +186,11 @@ class FedSARSA:
             "actions": fleet.actions,
             "discount": fleet.discount,
         }
+
+
+def checked(algo: Any) -> FedSARSA:
+    """``algo`` if it is a FedSARSA."""
+    return _checks.instance("algo", algo, FedSARSA, "a FedSARSA")
 
 
 def _start(problem: Problem, theta0: ArrayLike | None) -> Floats:

@@ -9,14 +9,15 @@ from numpy.typing import ArrayLike
 from fedsarsa import _checks
 from fedsarsa._blas import single_threaded
 from fedsarsa._checks import Floats
-from fedsarsa.federation.fedsarsa import FedSARSA
+from fedsarsa.federation.fedsarsa import FedSARSA, checked
 from fedsarsa.theory.constants import Constants, compute
+from fedsarsa.theory.courses import pulls
 from fedsarsa.theory.error_bounds import of_errors
 from fedsarsa.theory.fixed_points import federated_point
 from fedsarsa.theory.inequality import Bound
 from fedsarsa.theory.perturbation_bounds import of_fixed_points, of_worlds
 from fedsarsa.worlds.finite import FiniteMDP
-from fedsarsa.worlds.fleet import Fleet
+from fedsarsa.worlds.fleet import Fleet, as_fleet
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +31,7 @@ class Bounds:
     curve : (T + 1,)
         The bound of E||theta-bar_t - theta_*||^2 of Theorem ``thm``, step by step.
     federated : (d,) or None
-        The federated point, to which the algorithm really tends.
+        The federated point, to which the algorithm really tends: agents count by server weight and step size.
     """
 
     rows: tuple[Bound, ...]
@@ -58,7 +59,7 @@ def bounds(
     Where the theory does not apply, a bound says why in a sentence, and those that stand without it
     (worlds, operators, the ball that parameters cannot leave) still apply.
     """
-    fleet = fleet if isinstance(fleet, Fleet) else Fleet(fleet)
+    fleet, algo = as_fleet(fleet), checked(algo)
     steps = _checks.integer("steps", steps, least=1)
     dim = algo.feature_map(fleet).dim
     start = np.zeros(dim) if theta0 is None else _checks.real_array("theta0", theta0)
@@ -66,7 +67,8 @@ def bounds(
         raise ValueError(f"theta0 must have shape ({dim},), got {start.shape}")
     constants = compute(fleet, algo, steps)
     try:
-        federated: Floats | None = federated_point(fleet, algo.features, algo.policy, algo.weights)
+        weights = pulls(algo.problem(fleet, steps, runs=1, seed=0))
+        federated: Floats | None = federated_point(fleet, algo.features, algo.policy, weights)
     except ValueError:  # the row of the federated point says that there is none
         federated = None
     curve, errors = of_errors(fleet, algo, constants, start, steps)

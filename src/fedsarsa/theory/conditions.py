@@ -13,10 +13,14 @@ from fedsarsa.theory.recursion import Scale, printed_step_limit, step_limit
 
 @dataclass(frozen=True)
 class Condition:
-    """One condition: ``value`` must be at most (or below, or above: see ``text``) ``limit``.
+    """One condition: ``value`` must be at most (or below: see ``text``) ``limit``.
+
+    Both are NaN where a condition is yes or no and nothing is measured.
 
     Attributes
     ----------
+    above : bool
+        Whether the value must be above the limit instead.
     needed : bool
         Whether the bounds stand on it; conditions that the paper prints without need are shown too.
     text : str
@@ -29,10 +33,13 @@ class Condition:
     holds: bool
     text: str
     needed: bool = True
+    above: bool = False
 
     @property
     def margin(self) -> float:
-        """limit / value: above 1 there is room, below 1 it is missed by that factor."""
+        """limit / value: above 1 there is room, below 1 it is missed by that factor; NaN where neither is."""
+        if self.above or self.value == self.limit == 0:
+            return math.nan
         if self.value == 0:
             return math.inf if self.holds else 0.0
         return self.limit / self.value
@@ -64,17 +71,18 @@ def check(
         ),
         Condition(
             "fixed points",
-            float(points is None),
-            0.0,
+            math.nan,
+            math.nan,
             points is not None,
             failure or "every world has a fixed point",
         ),
         Condition(
             "exploration",
-            0.0,
             s.w,
+            0.0,
             s.w > 0,
             f"w = {s.w:.3g} must be above 0 (eq:w); {visited} of {dim} directions are ever visited",
+            above=True,
         ),
         Condition(
             "smooth policy",

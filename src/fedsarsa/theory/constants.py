@@ -9,7 +9,7 @@ import numpy as np
 
 from fedsarsa._blas import single_threaded
 from fedsarsa._checks import Floats
-from fedsarsa.federation.fedsarsa import FedSARSA
+from fedsarsa.federation.fedsarsa import FedSARSA, checked
 from fedsarsa.federation.problem import Problem
 from fedsarsa.learning.features import Aggregation
 from fedsarsa.theory.assumptions import lipschitz, mixing, mixing_rate, perturbation
@@ -19,7 +19,7 @@ from fedsarsa.theory.fixed_points import fixed_point
 from fedsarsa.theory.operators import operators
 from fedsarsa.theory.recursion import Scale, printed_step_limit, recursion, step_limit
 from fedsarsa.worlds.finite import FiniteMDP
-from fedsarsa.worlds.fleet import Fleet
+from fedsarsa.worlds.fleet import Fleet, as_fleet
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,11 +132,6 @@ class Constants:
     B: float
     conditions: tuple[Condition, ...]
 
-    @property
-    def lambda_(self) -> float:
-        """The paper's lambda, ``lam``."""
-        return self.lam
-
     def scalars(self) -> dict[str, float]:
         """Every constant that is one number, by name."""
         named = {field.name: getattr(self, field.name) for field in fields(self)}
@@ -162,7 +157,7 @@ def constants(fleet: Fleet | Sequence[FiniteMDP], algo: FedSARSA, steps: int | N
         T. Constants that depend on the last step size (tau and what follows from it) take the first
         step size for it unless T is given.
     """
-    result = compute(fleet if isinstance(fleet, Fleet) else Fleet(fleet), algo, steps)
+    result = compute(as_fleet(fleet), checked(algo), steps)
     if math.isinf(result.L):
         warnings.warn(
             f"{algo.policy!r} jumps where two actions tie: its Lipschitz constant is infinite, and the "

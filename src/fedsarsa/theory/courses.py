@@ -38,14 +38,27 @@ def build_field(problem: Problem) -> Field:
     return Field(kinds, [dynamics(world, kinds) for world in fleet.worlds], who, problem.sync_every or 1)
 
 
+def late_steps(problem: Problem) -> tuple[Floats, Floats]:
+    """Every schedule's step size in the long run, 0 where it vanishes; and the share of a pull it gives.
+
+    Where all step sizes vanish, their ratios still decide how much each agent pulls.
+    """
+    first, last = (np.array([s.at(np.array([t]))[0] for s in problem.schedules]) for t in (0, LATE))
+    alpha = np.where(last > VANISHED * first, last, 0.0)
+    return alpha, alpha if alpha.any() else last
+
+
+def pulls(problem: Problem) -> Floats:
+    """How much each agent weighs in the federated point, (N,): by server weight and late step size."""
+    pull = problem.weights * late_steps(problem)[1][problem.schedule_of]
+    return np.asarray(pull / pull.sum())
+
+
 def destination(problem: Problem, algo: FedSARSA, field: Field, start: Floats) -> tuple[Goal, Floats]:
     """Where a federation settles, and the federated point near it: the limit for small step sizes."""
     who = field.members
-    first, last = (np.array([s.at(np.array([t]))[0] for s in problem.schedules]) for t in (0, LATE))
-    stays = last > VANISHED * first
-    alpha = np.where(stays, last, 0.0)[who.schedule]
-    # Where all step sizes vanish, their ratios still decide how much each agent pulls.
-    pull = who.total * (alpha if stays.any() else last[who.schedule])
+    late, share = late_steps(problem)
+    alpha, pull = late[who.schedule], who.total * share[who.schedule]
     worlds = Fleet(problem.fleet.worlds[w] for w in who.world)
     root = federated_point(worlds, algo.features, algo.policy, pull / pull.sum())
     # Parameters that are never visited stay where they start.
@@ -54,7 +67,7 @@ def destination(problem: Problem, algo: FedSARSA, field: Field, start: Floats) -
     sizes, vectors = np.linalg.eigh(gram)
     unseen = vectors[:, sizes <= UNVISITED * sizes[-1]]
     root = root + unseen @ (unseen.T @ (start - root))
-    if not stays.any():
+    if not late.any():
         return Goal(root, np.zeros((len(root), len(root))), None, alpha), root
     return settle(field, root, alpha), root
 

@@ -29,7 +29,7 @@ from numpy.typing import ArrayLike, NDArray
 from fedsarsa import _checks
 from fedsarsa._blas import single_threaded
 from fedsarsa._checks import Floats
-from fedsarsa.federation.fedsarsa import FedSARSA
+from fedsarsa.federation.fedsarsa import FedSARSA, checked
 from fedsarsa.federation.history import History
 from fedsarsa.federation.problem import Problem
 from fedsarsa.theory.action_classes import Dynamics, Point, dynamics
@@ -40,7 +40,7 @@ from fedsarsa.theory.linearisation import Linearisation, linearise
 from fedsarsa.theory.prediction import vector
 from fedsarsa.theory.rounds import Field
 from fedsarsa.theory.stationary import stationary_distribution
-from fedsarsa.worlds.fleet import Fleet
+from fedsarsa.worlds.fleet import Fleet, as_fleet
 
 TERMS = ("descent", "heterogeneity", "drift", "variance", "markov")
 LIMITING = ("heterogeneity", "drift", "variance", "markov")
@@ -97,7 +97,8 @@ def decompose(
         them, ``attrs["warnings"]`` a tuple of sentences that say which terms are not known and why. Failed
         runs are NaN.
     """
-    fleet = fleet if isinstance(fleet, Fleet) else Fleet(fleet)
+    history = _checks.instance("history", history, History, "a History")
+    fleet, algo = as_fleet(fleet), checked(algo)
     problem = algo.problem(fleet, int(history.settings["steps"]), runs=1, seed=0)
     _check(history, problem)
     target = _target(problem, algo, reference)

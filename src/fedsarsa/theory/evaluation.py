@@ -9,10 +9,10 @@ from numpy.typing import ArrayLike
 from fedsarsa import _checks
 from fedsarsa._blas import single_threaded
 from fedsarsa._checks import Floats
-from fedsarsa.federation.fedsarsa import FedSARSA
+from fedsarsa.federation.fedsarsa import FedSARSA, checked
 from fedsarsa.theory.stationary import long_run_distribution
 from fedsarsa.worlds.finite import FiniteMDP
-from fedsarsa.worlds.fleet import Fleet
+from fedsarsa.worlds.fleet import Fleet, as_fleet
 
 # Policy iteration ends when no action is better than the current one by more than this share of values.
 IMPROVEMENT = 1e-12
@@ -35,7 +35,7 @@ def evaluate(fleet: Fleet | Sequence[FiniteMDP], algo: FedSARSA, theta: ArrayLik
         ``optimal_return``: the largest discounted return of any policy in that agent's world;
         ``gap``: optimal_return - discounted_return, not negative but for rounding.
     """
-    fleet = fleet if isinstance(fleet, Fleet) else Fleet(fleet)
+    fleet, algo = as_fleet(fleet), checked(algo)
     features = algo.feature_map(fleet)
     parameters = _checks.labelled("theta", theta, [("d",), ("agent", "d")])
     if parameters.shape not in {(features.dim,), (len(fleet), features.dim)}:

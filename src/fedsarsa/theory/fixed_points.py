@@ -8,12 +8,14 @@ from numpy.typing import ArrayLike
 from fedsarsa import _checks
 from fedsarsa._blas import single_threaded
 from fedsarsa._checks import Floats
+from fedsarsa.learning import features as feature_maps
+from fedsarsa.learning import policies
 from fedsarsa.learning.features import FeatureMap, Features
 from fedsarsa.learning.policies import Policy, Softmax
 from fedsarsa.theory.operators import Operators, average, operators
 from fedsarsa.theory.sensitivity import jacobian
 from fedsarsa.worlds.finite import FiniteMDP
-from fedsarsa.worlds.fleet import Fleet
+from fedsarsa.worlds.fleet import Fleet, as_fleet
 
 RESIDUAL = 1e-10
 # Semi-gradients are sums of terms as large as h(theta) = R + (1 + discount) ||theta||: below this share
@@ -40,6 +42,8 @@ def fixed_point(mdp: FiniteMDP, features: Features, policy: Policy) -> Floats:
     ValueError
         No solution was found (greedy policies often have none); the message tells what was tried.
     """
+    mdp = _checks.instance("mdp", mdp, FiniteMDP, "a FiniteMDP")
+    _check(features, policy)
     return _Search([mdp], np.ones(1), features.on(mdp.states, mdp.actions), policy).root()
 
 
@@ -62,14 +66,20 @@ def federated_point(
     weights : (N,), optional
         The server's weights; 1/N unless given.
     """
-    fleet = fleet if isinstance(fleet, Fleet) else Fleet(fleet)
-    shares = np.full(len(fleet), 1 / len(fleet)) if weights is None else np.asarray(weights, float)
-    shares = _checks.distribution("weights", shares)
+    fleet = as_fleet(fleet)
+    _check(features, policy)
+    uniform = np.full(len(fleet), 1 / len(fleet))
+    shares = _checks.distribution("weights", uniform if weights is None else weights)
     if shares.shape != (len(fleet),):
         raise ValueError(f"weights must have shape ({len(fleet)},), got {shares.shape}")
     # The same world may be many agents': its operators are computed once.
     share = np.bincount(fleet.world_of, weights=shares, minlength=len(fleet.worlds)).astype(float)
     return _Search(fleet.worlds, share, features.on(fleet.states, fleet.actions), policy).root()
+
+
+def _check(features: Features, policy: Policy) -> None:
+    feature_maps.check(features)
+    policies.check(policy)
 
 
 class _Search:

@@ -31,6 +31,7 @@ class Mooring:
     origin: Floats
     members: Members
 
+    @np.errstate(over="ignore", invalid="ignore")
     def round(self, alpha: float, period: int) -> Affine:
         """One round of the central parameter."""
         local = self.step(alpha).power(period)

@@ -10,11 +10,11 @@ from numpy.typing import ArrayLike
 
 from fedsarsa import _checks
 from fedsarsa._blas import single_threaded
-from fedsarsa.federation.fedsarsa import FedSARSA
+from fedsarsa.federation.fedsarsa import FedSARSA, checked
 from fedsarsa.theory.horizons import Mooring, rounds_until
 from fedsarsa.theory.prediction import predict, vector
 from fedsarsa.theory.scouting import Scene, choices, scene, verdicts
-from fedsarsa.worlds.fleet import Fleet
+from fedsarsa.worlds.fleet import Fleet, as_fleet
 
 MOST_STEPS = 1_000_000
 PERIODS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
@@ -132,7 +132,7 @@ def plan(
     ValueError
         No setting reaches the target; the message names the least error that one does reach.
     """
-    fleet = fleet if isinstance(fleet, Fleet) else Fleet(fleet)
+    fleet, algo = as_fleet(fleet), checked(algo)
     target = _checks.positive("target", target)
     most_steps = _checks.integer("most_steps", most_steps, least=1)
     if _checks.number("slack", slack) < 0:

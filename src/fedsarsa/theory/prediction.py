@@ -22,7 +22,7 @@ from scipy.interpolate import PchipInterpolator
 from fedsarsa import _checks
 from fedsarsa._blas import single_threaded
 from fedsarsa._checks import Floats
-from fedsarsa.federation.fedsarsa import FedSARSA
+from fedsarsa.federation.fedsarsa import FedSARSA, checked
 from fedsarsa.federation.problem import Problem
 from fedsarsa.theory.assumptions import require_smooth
 from fedsarsa.theory.courses import Course, build_field, course
@@ -30,7 +30,7 @@ from fedsarsa.theory.fixed_points import fixed_point
 from fedsarsa.theory.linearisation import Linearisation, linearise
 from fedsarsa.theory.rounds import Field
 from fedsarsa.theory.stationary import recurrent_classes
-from fedsarsa.worlds.fleet import Fleet
+from fedsarsa.worlds.fleet import Fleet, as_fleet
 
 # Step size x steps that the chain remembers beyond which a prediction carries a warning: semi-gradients then
 # keep a slope of their own for so long that orders beyond the second count. Tests measure what it is worth.
@@ -134,7 +134,7 @@ def predict(
         The policy is not smooth, a chain is not ergodic, there are too many parameters, or the step size is
         so large that parameters diverge.
     """
-    fleet = fleet if isinstance(fleet, Fleet) else Fleet(fleet)
+    fleet, algo = as_fleet(fleet), checked(algo)
     problem = algo.problem(fleet, steps, runs=1, seed=0)
     dim = problem.features.dim
     start = np.zeros(dim) if theta0 is None else vector("theta0", theta0, dim)

@@ -73,6 +73,7 @@ class Affine:
             other.M @ self.Q @ turned + other.Q,
         )
 
+    @np.errstate(over="ignore", invalid="ignore")  # unstable maps grow without bound; their users look
     def power(self, count: int) -> "Affine":
         """The map applied ``count`` times, at least once."""
         result, square = None, self

@@ -23,8 +23,8 @@ class Fleet(Sequence[FiniteMDP]):
         distinct: dict[int, int] = {}
         kept: list[FiniteMDP] = []
         index: list[int] = []
-        if isinstance(worlds, FiniteMDP):
-            raise TypeError(f"worlds must be a sequence of FiniteMDP, got {worlds!r} itself")
+        if not isinstance(worlds, Iterable):
+            raise TypeError(f"worlds must be a sequence of FiniteMDP, got {worlds!r}")
         for agent, world in enumerate(worlds):
             if not isinstance(world, FiniteMDP):
                 raise TypeError(f"worlds[{agent}] must be a FiniteMDP, got {world!r}")
@@ -124,3 +124,12 @@ class Fleet(Sequence[FiniteMDP]):
             f"Fleet(agents={len(self)}, distinct={len(self.worlds)}, states={self.states}, "
             f"actions={self.actions}, discount={self.discount:g})"
         )
+
+
+def as_fleet(fleet: Fleet | Sequence[FiniteMDP]) -> Fleet:
+    """A fleet from what functions take for one: a fleet, or the worlds of its agents."""
+    if isinstance(fleet, Fleet):
+        return fleet
+    if not isinstance(fleet, Iterable):
+        raise TypeError(f"fleet must be a Fleet or a sequence of FiniteMDP, got {fleet!r}")
+    return Fleet(fleet)
