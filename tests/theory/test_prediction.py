@@ -186,6 +186,24 @@ def test_steps_that_diverge():
         predict(small_fleet(1, 0.0), fs.FedSARSA(fs.ModuloFeatures(4, 3), step_size=2.5), 100)
 
 
+@pytest.mark.parametrize("sync_every", [1, 10, None])
+def test_first_steps_that_diverge_in_a_slow_chain(sync_every):
+    algo = fs.FedSARSA(fs.OneHot(), step_size=fs.LinearDecay(0.01, 1), sync_every=sync_every)
+    with pytest.raises(ValueError, match=r"step_size must be small enough .* got LinearDecay"):
+        predict(fs.Fleet([ring(15)]), algo, 3_000)
+
+
+@pytest.mark.parametrize("sync_every", [1, 7])
+def test_periodic_chains(sync_every):
+    fleet = fs.Fleet([fs.FiniteMDP(np.array([[[0.0, 1.0], [1.0, 0.0]]]), [1.0, -1.0], 0.5)])
+    algo = fs.FedSARSA(fs.TabularFeatures(np.ones((2, 1, 1))), fs.FixedPolicy(0), 0.1, sync_every)
+    prediction = predict(fleet, algo, 700, theta0=[2.0])
+    exact = exact_errors(fleet, algo, 700, [2.0], prediction.reference)
+    # The exact curve alternates; the first 32 rounds are predicted one by one, later ones in strides.
+    np.testing.assert_allclose(prediction.mse[:33], exact[::sync_every][:33], rtol=1e-9)
+    assert prediction.floor == pytest.approx(exact[-1])
+
+
 @pytest.mark.parametrize("name", ["reference", "theta0"])
 def test_vectors_of_the_wrong_shape(name):
     with pytest.raises(ValueError, match=rf"{name} must have shape \(12,\), got \(3,\)"):

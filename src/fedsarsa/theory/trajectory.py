@@ -126,6 +126,7 @@ class Track:
     sharpness: float
 
 
+@np.errstate(over="ignore", invalid="ignore")  # the next node finds what is not finite
 def follow(field: Field, theta: Floats, way: Sequence[Stride], goal: Goal) -> Track:
     """The way from ``theta`` to the end of the last stride."""
     state = theta, np.zeros((len(theta), len(theta)))
@@ -210,12 +211,10 @@ def advance(
             powers = {1: field.round(nodes, alpha, stride.square)}
         if stride.count not in powers:
             powers[stride.count] = powers[1].power(stride.count)
-        with np.errstate(over="ignore", invalid="ignore"):  # the next node finds what is not finite
-            mean, spread = powers[stride.count].moved(mean, spread)
-            mean, spread = (
-                mean + shift.mean,
-                _positive(spread + shift.spread) if shift.spread.any() else spread,
-            )
+        mean, spread = powers[stride.count].moved(mean, spread)
+        mean = mean + shift.mean
+        if shift.spread.any():
+            spread = _positive(spread + shift.spread)
         yield mean, spread
 
 
