@@ -181,6 +181,6 @@ def test_head_start_and_communication():
 
 
 def test_csv_leaves_the_interval_of_exact_numbers_empty():
-    rows = claims.to_csv([theory_claims.step_size([fact()])]).splitlines()
+    rows = claims.to_csv([theory_claims.step_size([fact(step=0.25, step_limit=1.0)])]).splitlines()
     assert rows[0] == "claim,where,quantity,value,low,high,verdict,detail,figure"
-    assert ",0.1,,,holds," in rows[1]
+    assert ",0.25,,,holds," in rows[1]

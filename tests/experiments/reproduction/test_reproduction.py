@@ -15,6 +15,9 @@ from fedsarsa.experiments.reproduction.settings import FULL, QUICK
 from fedsarsa.experiments.statistics import mean_and_margin
 from tests.experiments.test_cli import command
 
+# One process makes the reproduction that all tests of this file look at.
+pytestmark = pytest.mark.xdist_group("reproduction")
+
 PAPER = ("sarsa", "sarsa-ee-p", "sarsa-ee-r", "sarsa-np", "sarsa-nr", "td", "ql")
 
 
@@ -166,8 +169,8 @@ def test_report_opens_in_a_browser(out):
 def test_unknown_figures_list_the_valid_ones(tmp_path):
     done = command("reproduce", "--quick", "--out", tmp_path / "out", "--figure", "sarsas")
     assert done.returncode == 2
-    message = done.stderr.replace("\n", " ")
-    assert "figure must be one of" in message
+    message = " ".join(done.stderr.split())
+    assert "figure must be one of decay, federating" in message
     assert "did you mean 'sarsa'?" in message
     assert not (tmp_path / "out").exists()
 
