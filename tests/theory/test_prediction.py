@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 
 import fedsarsa as fs
-from fedsarsa.theory import constants, decompose, federated_point, fixed_point, plan, predict
+from fedsarsa.theory import constants, decompose, federated_point, fixed_point, plan, predict, rounds
 from tests.theory.against_training import ring, small_fleet
 from tests.theory.exact_errors import exact_errors
 from tests.theory.random_fleets import settings_of_theory
@@ -213,3 +213,15 @@ def test_vectors_of_the_wrong_shape(name):
 def test_prints_what_it_says():
     text = repr(predict(small_fleet(2), fs.FedSARSA(fs.ModuloFeatures(4, 3)), 1_000))
     assert text.startswith("Prediction(t = 0 .. 1000, mse ")
+
+
+@pytest.mark.parametrize(("agents", "temperature"), [(1, 33.0), (3, 18.0), (5, 13.0)])
+def test_curvature_that_is_left_out_hardly_counts(monkeypatch, agents, temperature):
+    fleet = fs.paper.fleet(agents, 1.0, 1.0, states=20, actions=20, reward_cap=3.0)
+    algo = fs.FedSARSA(policy=fs.Softmax(temperature))
+    without = predict(fleet, algo, 20_000)
+    assert 0.5 * rounds.FLAT < without.sharpness < rounds.FLAT
+    monkeypatch.setattr(rounds, "FLAT", 0.0)
+    whole = predict(fleet, algo, 20_000)
+    off = float(abs(without.mse / whole.mse - 1).max())
+    assert 0 < off < 0.005

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from fedsarsa._checks import Floats
 from fedsarsa.learning.features import Aggregation, FeatureMap
 from fedsarsa.learning.policies import Policy, Softmax
-from fedsarsa.theory.stationary import stationary_distribution
+from fedsarsa.theory.stationary import one_class
 from fedsarsa.worlds.finite import FiniteMDP
+from fedsarsa.worlds.kernels import ShiftKernel
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +46,20 @@ class Classes:
     def member(self) -> Floats:
         """Which action is in which class, (A, C)."""
         return np.eye(len(self.phi))[self.of]
+
+    @cached_property
+    def rotations(self) -> Floats | None:
+        """Share of a class's actions that rotate one state to another, (C, S, S), for shift kernels.
+
+        None where shares differ between states.
+        """
+        if (self.share != self.share[:, :1]).any():
+            return None
+        states = np.arange(self.share.shape[1])
+        result = np.zeros((len(self.phi), len(states), len(states)))
+        for action, c in enumerate(self.of):
+            result[c, states, (states + action) % len(states)] += self.share[action, 0]
+        return result
 
     def at(self, theta: Floats) -> "Point":
         """Policy and values at a parameter, the same in every world."""
@@ -108,6 +123,11 @@ def dynamics(mdp: FiniteMDP, classes: Classes) -> Dynamics:
     """The dynamics of a world, actions averaged over their class; it must have one recurrent class."""
     count, states = len(classes.phi), mdp.states
     start = classes.at(np.zeros(classes.phi.shape[2])).pi
+    if isinstance(mdp.kernel, ShiftKernel) and mdp.reward.ndim == 1 and classes.rotations is not None:
+        # The published worlds, much faster: one product per class instead of one matrix per action.
+        kernel = mdp.kernel.P0 @ classes.rotations
+        first, second = (np.tile(mdp.reward**power, (count, 1)) for power in (1, 2))
+        return _ergodic(Dynamics(kernel, first, second, None, mdp.discount, mdp.initial), start)
     kernel = np.zeros((count, states, states))
     first, second = np.zeros((2, count, states))
     known = mdp.reward.ndim == 1 or (mdp.reward.ndim == 2 and count == mdp.actions)
@@ -122,9 +142,16 @@ def dynamics(mdp: FiniteMDP, classes: Classes) -> Dynamics:
         second[c] += (paid * reward).sum(axis=1)
         if rewarded is not None:
             rewarded[c] += paid
-    # Softmax and fixed policies reach the same states whatever the parameter: one look is enough for them.
-    stationary_distribution(np.einsum("as,ast->st", start, kernel))
-    return Dynamics(kernel, first, second, rewarded, mdp.discount, mdp.initial)
+    return _ergodic(Dynamics(kernel, first, second, rewarded, mdp.discount, mdp.initial), start)
+
+
+def _ergodic(world: Dynamics, start: Floats) -> Dynamics:
+    """``world``, if its chain has one recurrent class under the policy ``start`` (C, S).
+
+    Softmax and fixed policies reach the same states whatever the parameter: one look is enough for them.
+    """
+    one_class(np.einsum("as,ast->st", start, world.kernel))
+    return world
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,7 @@ from fedsarsa._checks import Floats
 from fedsarsa.federation.fedsarsa import FedSARSA
 from fedsarsa.federation.problem import Problem
 from fedsarsa.theory.action_classes import classes, dynamics
-from fedsarsa.theory.fixed_points import federated_point
+from fedsarsa.theory.fixed_points import RESIDUAL, federated_point
 from fedsarsa.theory.linearisation import linearise
 from fedsarsa.theory.operators import UNVISITED
 from fedsarsa.theory.rounds import DivergenceError, Field, Members, members
@@ -21,6 +21,9 @@ WORK = 40 * 200**3
 # A schedule whose step size falls below this share of its first is taken to vanish.
 VANISHED = 1e-9
 LATE = 2**53
+# Newton steps towards the federated point, and the share of ||J|| below which an eigenvalue counts as zero.
+NEWTON = 8
+STILL = 1e-12
 
 
 def build_field(problem: Problem) -> Field:
@@ -59,8 +62,10 @@ def destination(problem: Problem, algo: FedSARSA, field: Field, start: Floats) -
     who = field.members
     late, share = late_steps(problem)
     alpha, pull = late[who.schedule], who.total * share[who.schedule]
-    worlds = Fleet(problem.fleet.worlds[w] for w in who.world)
-    root = federated_point(worlds, algo.features, algo.policy, pull / pull.sum())
+    root = _near_root(field, pull / pull.sum(), problem.fleet.reward_cap)
+    if root is None:
+        worlds = Fleet(problem.fleet.worlds[w] for w in who.world)
+        root = federated_point(worlds, algo.features, algo.policy, pull / pull.sum())
     # Parameters that are never visited stay where they start.
     point = field.classes.at(root)
     gram = sum(linearise(field.worlds[w], point).gram for w in np.unique(who.world).tolist())
@@ -70,6 +75,26 @@ def destination(problem: Problem, algo: FedSARSA, field: Field, start: Floats) -
     if not late.any():
         return Goal(root, np.zeros((len(root), len(root))), None, alpha), root
     return settle(field, root, alpha), root
+
+
+def _near_root(field: Field, pull: Floats, reward_cap: float) -> Floats | None:
+    """The federated point by a few Newton steps from 0, where they lead to a point that attracts.
+
+    Much faster than ``federated_point``, whose wider search serves where policies change abruptly.
+    """
+    theta = np.zeros(field.classes.phi.shape[2])
+    for _ in range(NEWTON):
+        point = field.classes.at(theta)
+        worlds = {w: linearise(field.worlds[w], point) for w in np.unique(field.members.world).tolist()}
+        here = [worlds[w] for w in field.members.world.tolist()]
+        g = sum(share * one.g for share, one in zip(pull, here, strict=True))
+        J = sum(share * one.J for share, one in zip(pull, here, strict=True))
+        if np.linalg.norm(g) <= RESIDUAL * min(1.0, reward_cap):
+            attracts = np.linalg.eigvals(J).real.max() <= STILL * np.linalg.norm(J)
+            return theta if attracts else None
+        # Least squares: directions that are never visited have no slope, and the step none of them.
+        theta = theta + np.linalg.lstsq(J, -g, rcond=None)[0]
+    return None
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,6 +22,9 @@ from scipy.linalg import lu_factor, lu_solve
 from fedsarsa._checks import Floats
 from fedsarsa.theory.action_classes import Dynamics, Point, flow, moment, per_state
 
+# Steps up to which weights are moved one by one: cheaper than a power of the chain.
+FEW = 20
+
 
 @dataclass(frozen=True, eq=False)
 class Poisson:
@@ -56,6 +59,14 @@ class Poisson:
         """U - P U = rewards, (S, k), of stationary mean zero as ``rewards`` are."""
         solution = lu_solve(self.factors, rewards)
         return np.asarray(solution - self.eta @ solution)
+
+    def moved(self, weights: Floats, steps: int) -> Floats:
+        """P'^steps weights, (S, k)."""
+        if steps > FEW:
+            return np.asarray(np.linalg.matrix_power(self.chain.T, steps) @ weights)
+        for _ in range(steps):
+            weights = self.chain.T @ weights
+        return weights
 
     def visits(self, weights: Floats) -> Floats:
         """X - P'X = weights, (S, k), for ``weights`` that sum to zero: sum over all times of P'^l weights."""
@@ -178,7 +189,7 @@ class Linearisation:
         point, world, pi = self.point, self.world, self.point.pi[..., None]
         later = self.states.visits(self.gone)  # noise at all later lags together
         lost = (1 - weight) / period
-        beyond = np.linalg.matrix_power(self.states.chain.T, period - 1) @ later
+        beyond = self.states.moved(later, period - 1)
         kept = (1 - lost) * self.arrived - lost * pi * (later - beyond)
         after = self.states.visits(flow(world.kernel, kept))
         held = (self.derror * (kept + pi * after)).sum(axis=2)
@@ -203,10 +214,11 @@ class Linearisation:
         d2error = world.discount * (world.kernel @ d2value)
         # E[g | s] bends through the policy and the TD error, ...
         bent = second * self.error + 2 * (first * derror).sum(axis=0) + point.pi * d2error
-        moved = np.einsum("kcs,csd->ksd", first * self.error + point.pi * derror, point.phi)
+        tilted = first * self.error + point.pi * derror
+        moved = (tilted.transpose(2, 0, 1) @ point.phi.transpose(1, 0, 2)).transpose(1, 0, 2)  # (k, S, d)
         # ... and the chain moves its stationary law: d eta = eta dP Z, d2 eta = (2 d eta dP + eta d2P) Z.
         deta = self.states.visits(np.tensordot(eta * first, world.kernel, 2).T).T
-        total = eta @ per_state(bent, point.phi) + 2 * np.einsum("ks,ksd->d", deta, moved)
+        total = eta @ per_state(bent, point.phi) + 2 * np.tensordot(deta, moved, 2)
         total += np.tensordot(eta * second + 2 * (deta[:, None] * first).sum(axis=0), self.ahead, 2)
         return np.asarray(total / 2)
 

@@ -10,6 +10,8 @@ from fedsarsa._checks import Floats
 
 def recurrent_classes(chain: Floats) -> list[NDArray[np.intp]]:
     """The recurrent classes of a transition matrix (S, S): sets of states that are never left."""
+    if (chain > 0).all():
+        return [np.arange(len(chain))]
     _, label = connected_components(csr_array((chain > 0).astype(int)), connection="strong")
     leaves = label[:, None] != label[None, :]
     open_classes = set(label[((chain > 0) & leaves).any(axis=1)].tolist())
@@ -18,6 +20,11 @@ def recurrent_classes(chain: Floats) -> list[NDArray[np.intp]]:
 
 def stationary_distribution(chain: Floats) -> Floats:
     """The stationary distribution (S,) of a transition matrix (S, S) with one recurrent class."""
+    return _on_class(chain, one_class(chain))
+
+
+def one_class(chain: Floats) -> NDArray[np.intp]:
+    """The states of the only recurrent class of a transition matrix (S, S)."""
     classes = recurrent_classes(chain)
     if len(classes) > 1:
         shown = "; ".join(_shown(states) for states in classes[:4])
@@ -25,7 +32,7 @@ def stationary_distribution(chain: Floats) -> Floats:
             f"the chain must have one recurrent class, got {len(classes)} ({shown}"
             f"{' ...' if len(classes) > 4 else ''}): it has no unique stationary distribution"
         )
-    return _on_class(chain, classes[0])
+    return classes[0]
 
 
 def long_run_distribution(chain: Floats, initial: Floats) -> Floats:

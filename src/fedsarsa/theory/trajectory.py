@@ -28,7 +28,7 @@ SPREAD_MOVE, SPREAD_LEAST = 0.5, 0.02
 # The last node is where everything settles; it serves from this near on.
 MEAN_NEAR, SPREAD_NEAR = 0.05, 0.25
 
-SETTLED = 1e-5  # relative move of the fixed point at which corrections by the covariance count as done
+SETTLED = 1e-4  # relative move of the fixed point at which corrections by the covariance count as done
 SETTLE_STEPS = 60
 MIXED = 1e-6  # total variation to the stationary distribution at which a start is forgotten
 
@@ -90,7 +90,7 @@ def settle(field: Field, theta: Floats, alpha: Floats) -> Goal:
         scale = float(np.linalg.norm(theta)) + width(spread)
         moved = float(np.linalg.norm(theta - before)) + abs(width(spread) - size)
         if moved <= SETTLED * scale:
-            return Goal(theta, spread, field.node(theta, spread, alpha), alpha)
+            return Goal(theta, spread, node, alpha)
     raise DivergenceError
 
 
