@@ -6,7 +6,9 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryFile
+from typing import Any
 
+import h5py
 import xarray as xr
 
 if sys.platform == "win32":
@@ -52,10 +54,29 @@ def _settle(folder: Path) -> None:
 
 
 def write_netcdf(data: xr.Dataset, path: Path) -> None:
-    """Write a dataset as netCDF, atomically, with checksums that reading verifies."""
-    stored = [name for name, variable in data.variables.items() if variable.size > 0 and variable.ndim > 0]
-    with replacing(path) as temporary:
-        data.to_netcdf(temporary, engine="h5netcdf", encoding={name: {"fletcher32": True} for name in stored})
+    """Write a dataset of numbers as netCDF, atomically, with checksums that reading verifies.
+
+    A netCDF file is an HDF5 file whose dimensions are dimension scales. Written so, it takes an eighth of
+    the time of ``Dataset.to_netcdf``, which sweeps of short trainings feel.
+    """
+    with replacing(path) as temporary, h5py.File(temporary, "w", track_order=True) as file:
+        for name, variable in data.variables.items():
+            # Filters, the checksum among them, need chunks, and chunks need a size.
+            checked = variable.size > 0 and variable.ndim > 0
+            layout: dict[str, Any] = {"chunks": variable.shape, "fletcher32": True} if checked else {}
+            file.create_dataset(str(name), data=variable.values, **layout)
+        for name, size in data.sizes.items():
+            if name not in data.variables:
+                file.create_dataset(str(name), shape=(size,), dtype=">f4")
+                note = f"This is a netCDF dimension but not a netCDF variable.{size:>10}"
+            else:
+                note = str(name)
+            file[str(name)].make_scale(note)
+        for name, variable in data.variables.items():
+            for axis, dimension in enumerate(variable.dims):
+                if dimension != name:
+                    file[str(name)].dims[axis].attach_scale(file[str(dimension)])
+        file.attrs.update(data.attrs)
 
 
 def write_text(text: str, path: Path) -> None:

@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache, partial
 from pathlib import Path
 from types import FrameType
 
@@ -34,10 +35,11 @@ def train(
     path: Path | None,
 ) -> tuple[State, Synchronisations]:
     """Train to the end, or from the checkpoint at ``path`` to the end; the records begin with t = 0."""
-    mark = checkpoint.fingerprint(problem, engine.name, theta0, record_every) if path else ""
+    # Only where a checkpoint is read or written: short trainings would feel the time it takes.
+    mark = cache(partial(checkpoint.fingerprint, problem, engine.name, theta0, record_every))
     state, records = first_state(problem, theta0), _empty(problem, record_every)
     if path is not None and path.exists():
-        state = checkpoint.load(path, mark, records)
+        state = checkpoint.load(path, mark(), records)
     else:
         engine.start(state)
         records.central[:, 0], records.drift[:, 0] = state.central, np.nan
@@ -51,7 +53,7 @@ def train(
             ended = time.monotonic()
             stretch = _adapted(stretch, ended - begun)
             if path is not None and (ended - saved > CHECKPOINT_SECONDS or interrupted.is_set()):
-                checkpoint.save(path, mark, state, records, known)
+                checkpoint.save(path, mark(), state, records, known)
                 saved = time.monotonic()
     if interrupted.is_set():
         raise Interrupted(f"interrupted after {state.t} of {problem.steps} steps")

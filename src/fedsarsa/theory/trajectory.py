@@ -27,6 +27,8 @@ MEAN_MOVE, MEAN_LEAST = 0.4, 0.01
 SPREAD_MOVE, SPREAD_LEAST = 0.5, 0.02
 # The last node is where everything settles; it serves from this near on.
 MEAN_NEAR, SPREAD_NEAR = 0.05, 0.25
+# Relative difference of J and of the noise up to which no node is needed before the last one.
+ALIKE = 0.02
 
 SETTLED = 1e-4  # relative move of the fixed point at which corrections by the covariance count as done
 SETTLE_STEPS = 60
@@ -137,28 +139,41 @@ def follow(field: Field, theta: Floats, way: Sequence[Stride], goal: Goal) -> Tr
     sharpness = 0.0 if goal.node is None else goal.node.sharpness
     done = 0
     while node is not None and done < len(way):
-        if goal.node is not None and _serves(goal, *state, way[done:], scale):
-            nodes, end = [goal.node], len(way)
+        last = goal.node if all(same(stride.alpha, goal.alpha) for stride in way[done:]) else None
+        end = len(way)
+        if last is not None and _near(goal, *state, scale):
+            nodes = [last]
+        elif last is not None and _alike(field, node, last):
+            nodes = [node, last]
         else:
             ahead, end = _next_node(field, node, state, goal, way, shifts, done, scale)
             nodes = [node, ahead]
         for mean, spread in advance(field, nodes, *state, way[done:end], shifts[done:end]):
             means.append(mean)
             variances.append(width(spread) ** 2)
-            state = mean, spread
-        done, node = end, nodes[-1]
+            state, done = (mean, spread), done + 1
+            if nodes[-1] is last and len(nodes) > 1 and _near(goal, *state, scale):
+                break
+        node = nodes[-1]
         sharpness = max(sharpness, node.sharpness)
     rounds = np.array([0, *(stride.start + stride.count for stride in way)])
     return Track(rounds, np.array(means), np.array(variances), state[1], sharpness)
 
 
-def _serves(goal: Goal, mean: Floats, spread: Floats, way: Sequence[Stride], scale: float) -> bool:
+def _near(goal: Goal, mean: Floats, spread: Floats, scale: float) -> bool:
     """Whether the node at the goal serves from here to the end."""
     if np.linalg.norm(mean - goal.theta) > MEAN_NEAR * scale:
         return False
     gap = abs(np.trace(spread) - np.trace(goal.spread))
-    near = gap <= SPREAD_NEAR * np.trace(goal.spread) + SPREAD_LEAST * scale**2
-    return bool(near) and all(same(stride.alpha, goal.alpha) for stride in way)
+    return bool(gap <= SPREAD_NEAR * np.trace(goal.spread) + SPREAD_LEAST * scale**2)
+
+
+def _alike(field: Field, node: Node, last: Node) -> bool:
+    """Whether two nodes differ so little that none is needed between them."""
+    share = field.members.total
+    pairs = [(getattr(one, name) for one in (node, last)) for name in ("J", "noise")]
+    means = [[np.tensordot(share, one, 1) for one in pair] for pair in pairs]
+    return all(np.linalg.norm(one - two) <= ALIKE * np.linalg.norm(two) for one, two in means)
 
 
 def _next_node(

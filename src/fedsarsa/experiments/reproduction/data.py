@@ -64,7 +64,7 @@ def compute(
         fleet = paper.fleet(scale.team, PERSONAL, PERSONAL, seed)
         trained = found["sarsa"]["final"].sel(eps_p=PERSONAL, eps_r=PERSONAL, agents=scale.team).values
         found["personalisation"] = further.personalisation(fleet, trained, seed).to_dataset(name="error")
-        found["returns"] = further.returns(fleet, trained).to_dataset(name="discounted_return")
+        found["returns"] = further.returns(fleet, trained[0]).to_dataset(name="discounted_return")
     return found
 
 

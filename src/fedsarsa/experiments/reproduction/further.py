@@ -39,18 +39,14 @@ def personalisation(fleet: Fleet, start: Floats, seed: int) -> xr.DataArray:
 
 
 def returns(fleet: Fleet, theta: Floats) -> xr.DataArray:
-    """Every agent's exact discounted return, (policy, run, agent), with federated parameters (run, d).
+    """Every agent's exact discounted return, (policy, agent), with a federated parameter (d,).
 
     ``federated`` is the softmax policy that was trained, ``greedy`` takes the best action by the same
-    parameters; ``uniform`` and ``optimal``, the best any policy can do, are there to compare with.
+    parameter; ``uniform`` and ``optimal``, the best any policy can do, are there to compare with.
     """
     policies = {"uniform": FixedPolicy("uniform"), "federated": FedSARSA().policy, "greedy": Greedy()}
-    found = [
-        [theory.evaluate(fleet, FedSARSA(policy=policy), own) for own in theta]
-        for policy in policies.values()
-    ]
-    rows = [[run["discounted_return"].values for run in runs] for runs in found]
-    rows.append([run["optimal_return"].values for run in found[0]])
-    return xr.DataArray(
-        np.array(rows), dims=("policy", "run", "agent"), coords={"policy": [*policies, "optimal"]}
-    )
+    found = [theory.evaluate(fleet, FedSARSA(policy=policy), theta) for policy in policies.values()]
+    rows = [one["discounted_return"].values for one in found]
+    rows.append(found[0]["optimal_return"].values)
+    names = [*policies, "optimal"]
+    return xr.DataArray(np.array(rows), dims=("policy", "agent"), coords={"policy": names})

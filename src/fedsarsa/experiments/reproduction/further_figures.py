@@ -147,7 +147,7 @@ def returns(data: Data) -> Figure:
     convergence, not of control.
     """
     figure, (axes,) = plots.panels("Exact discounted return of every agent", 1)
-    value = data["returns"]["discounted_return"].mean("run")
+    value = data["returns"]["discounted_return"]
     names = {
         "optimal": "its own optimum",
         "greedy": "greedy on the federated parameter",
@@ -173,7 +173,7 @@ def returns(data: Data) -> Figure:
 def released(data: Data) -> Figure:
     """Carrying the action over (Algorithm 1) beside drawing it anew (the released program)."""
     levels = data["released"]["eps_p"].values.tolist()
-    sizes = [size for size in data["released"]["agents"].values.tolist() if size in (1, 5, 20)]
+    sizes = data["released"]["agents"].values.tolist()
     figure, axes = plots.panels("Carrying the action over, and drawing it anew", len(levels), columns=2)
     colours = plots.shades(len(sizes))
     for level, place in zip(levels, axes, strict=True):

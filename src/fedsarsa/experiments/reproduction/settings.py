@@ -17,6 +17,8 @@ LEVELS = "fleet.eps_p, fleet.eps_r"  # both heterogeneities at the same level
 DECAY = {"kind": "linear-decay", "w": 0.03, "a": 2000.0}
 # Transients fade as 1/T^2, the noise as 1/(NT): before this many steps the transients of large fleets rule.
 SETTLED = 20_000
+# Fleet sizes at which the released program is compared with ours.
+COMPARED = (1, 5, 20)
 # Radii of the projection in units of the reference's norm.
 RADII = (0.5, 1.0, 2.0)
 
@@ -30,7 +32,7 @@ class Scale:
     steps: int = 20_000
     runs: int = 10
     record_every: int = 10
-    horizons: tuple[int, ...] = (5_000, 10_000, 20_000, 40_000, 80_000)
+    horizons: tuple[int, ...] = (5_000, 10_000, 20_000, 40_000, 60_000)
     periods: tuple[int, ...] = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
     period_runs: int = 20
     team: int = 20  # agents where one fleet size is looked at
@@ -80,7 +82,7 @@ def sweeps(scale: Scale, seed: int, norm: float) -> dict[str, Grid]:
         ),
         "released": (
             {"algorithm": {"redraw_actions": True}},
-            {LEVELS: [0.0, 1.0], "fleet.agents": sizes},
+            {LEVELS: [0.0, 1.0], "fleet.agents": [size for size in sizes if size in COMPARED]},
         ),
     }
     common = {"steps": scale.steps, "runs": scale.runs, "record_every": scale.record_every, "seed": seed}
