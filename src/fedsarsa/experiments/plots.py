@@ -1,5 +1,6 @@
 """Figures: error curves with confidence bands, readable in print and by colour-blind readers."""
 
+import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,13 +10,18 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
 
 from fedsarsa import _files
 from fedsarsa.experiments.statistics import mean_and_margin
 
 FORMATS = ("png", "pdf")
-PANEL = (3.1, 2.3)  # inches
-FRAME = 1.15  # inches for the title and the legend
+# In inches: a panel, the gaps between panels, and the margins with axis labels, title and legend. Laid out by
+# hand, since finding a layout takes as long as drawing.
+PANEL = (2.8, 1.95)
+GAP = (0.3, 0.4)
+LEFT, RIGHT, TOP, BOTTOM = 0.65, 0.25, 0.55, 0.9
+LETTERS_PER_INCH, LETTERS_OF_A_LINE = 12.5, 7  # of a legend's text, and of the line before each entry
 ERROR = r"error $\|\bar\theta_t - \theta_{\mathrm{ref}}\|^2$"
 STEPS = "steps per agent, $t$"
 PREDICTED: dict[str, Any] = {"color": "black", "linewidth": 0.7, "linestyle": (0, (4, 2))}
@@ -33,12 +39,22 @@ def panels(title: str, count: int, columns: int = 3) -> tuple[Figure, list[Axes]
     """A figure with a title and ``count`` panels on shared axes."""
     columns = min(columns, count)
     rows = -(-count // columns)
-    size = (max(columns, 2) * PANEL[0], rows * PANEL[1] + FRAME)
-    figure = Figure(figsize=size, layout="constrained")
+    panel = PANEL if columns > 1 else (2 * PANEL[0], 1.5 * PANEL[1])
+    width = LEFT + columns * panel[0] + (columns - 1) * GAP[0] + RIGHT
+    height = BOTTOM + rows * panel[1] + (rows - 1) * GAP[1] + TOP
+    figure = Figure(figsize=(width, height))
     axes = list(figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).flat)
+    figure.subplots_adjust(
+        left=LEFT / width,
+        right=1 - RIGHT / width,
+        bottom=BOTTOM / height,
+        top=1 - TOP / height,
+        wspace=GAP[0] / panel[0],
+        hspace=GAP[1] / panel[1],
+    )
     for unused in axes[count:]:
         unused.set_axis_off()
-    figure.suptitle(title, fontsize="medium")
+    figure.suptitle(title, fontsize="medium", y=1 - 0.12 / height)
     return figure, axes[:count]
 
 
@@ -66,12 +82,17 @@ def finish(axes: Sequence[Axes], x: str, y: str) -> None:
     )
     seen = heights[np.isfinite(heights) & (heights > 0)]
     axes[0].set_ylim(seen.min() / 1.6, seen.max() * 1.4)
+    if seen.max() > 100 * seen.min():
+        for place in axes:
+            place.minorticks_off()  # powers of ten are enough, and ticks are most of what drawing costs
     grid = axes[0].get_subplotspec()
     assert grid is not None
     columns = grid.get_gridspec().ncols
     for place in axes[-columns:]:
         place.set_xlabel(x, fontsize="small")
         place.tick_params(labelbottom=True)
+    if x == STEPS:
+        axes[0].xaxis.set_major_locator(MaxNLocator(4))
     for place in axes[::columns]:
         place.set_ylabel(y, fontsize="small")
 
@@ -80,10 +101,11 @@ def legend(figure: Figure, entries: Sequence[tuple[str, Any]], extra: Iterable[t
     """One legend for all panels, below them: coloured lines, then others with styles of their own."""
     lines = [Line2D([], [], color=colour, linewidth=1.3, label=label) for label, colour in entries]
     lines += [Line2D([], [], label=label, **style) for label, style in extra]
-    rows = -(-len(lines) // (7 if figure.get_figwidth() > 2 * PANEL[0] else 4))
+    needed = sum(LETTERS_OF_A_LINE + len(str(line.get_label())) for line in lines)
+    rows = math.ceil(needed / (LETTERS_PER_INCH * figure.get_figwidth()))
     figure.legend(
         handles=lines,
-        loc="outside lower center",
+        loc="lower center",
         ncols=-(-len(lines) // rows),
         frameon=False,
         fontsize="small",
@@ -96,5 +118,4 @@ def save(figure: Figure, folder: Path, name: str) -> list[Path]:
     for path in paths:
         with _files.replacing(path) as temporary:
             figure.savefig(temporary, format=path.suffix[1:], dpi=150)
-        figure.set_layout_engine("none")  # it is laid out now, and that takes as long as drawing
     return paths

@@ -34,7 +34,7 @@ def federating(data: Data) -> Figure:
     alone = float(floors.sel(agents=1).mean())
     axes.axhline(alone, color="grey", linewidth=0.8, linestyle=":")
     plots.finish([axes], "agents, $N$", "error at the end")
-    entries = [(rf"$\epsilon_p = \epsilon_r = {x:g}$", c) for x, c in zip(levels, colours, strict=True)]
+    entries = [(f"level {level:g}", colour) for level, colour in zip(levels, colours, strict=True)]
     plots.legend(figure, entries, [("agent 1 alone", {"color": "grey", "linestyle": ":"})])
     return figure
 

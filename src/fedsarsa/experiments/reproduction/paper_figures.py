@@ -4,7 +4,6 @@ from collections.abc import Mapping
 
 import xarray as xr
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
 from fedsarsa.experiments import plots
 from fedsarsa.experiments.reproduction.panels import FigureOfPaper
@@ -27,7 +26,6 @@ def draw(figure: FigureOfPaper, data: Mapping[str, xr.Dataset]) -> Figure:
                 place.plot(curve["t"], curve, **plots.PREDICTED)
         plots.decorate(place, panel.title)
         place.margins(x=0)
-        place.xaxis.set_major_locator(MaxNLocator(4))
     plots.finish(axes, plots.STEPS, plots.ERROR)
     runs = data[source].sizes["run"]
     extra = [("predicted", plots.PREDICTED)] if predicted is not None else []

@@ -41,9 +41,9 @@ class Scale:
 
 FULL = Scale()
 QUICK = Scale(
-    sizes=(1, 5, 20),
+    sizes=(1, 2, 5),
     levels=(0.0, 1.0, 2.0),
-    runs=4,
+    runs=6,
     horizons=(10_000, 20_000, 40_000),
     periods=(1, 10, 100, 1000),
     period_runs=8,
