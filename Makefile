@@ -1,11 +1,12 @@
 # Two commands for a fresh machine with python3, python3-venv and make:
 #   make reproduce   install into .venv and run the main job
 #   make test        install into .venv and pass lint, types and tests
+# make docs builds the documentation into site/.
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 
-.PHONY: reproduce test bench clean
+.PHONY: reproduce test bench docs clean
 
 reproduce: $(INSTALLED)
 	$(BIN)/fedsarsa reproduce --out results/published
@@ -19,6 +20,11 @@ test: $(INSTALLED)
 bench: $(INSTALLED)
 	$(BIN)/fedsarsa bench
 
+# Nothing is said unless there is a warning, and then the build fails.
+docs: $(INSTALLED)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "wrote site/index.html"
+
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "fedsarsa needs Python 3.11 or newer")'
 	$(PYTHON) -m venv .venv
@@ -26,5 +32,5 @@ $(INSTALLED): pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf .venv results
+	rm -rf .venv results site
 	find src benchmarks tests -name __pycache__ -prune -exec rm -rf {} +

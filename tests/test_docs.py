@@ -1,0 +1,72 @@
+"""The documentation runs as it stands, and the site builds without a warning."""
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import matplotlib as mpl
+import pytest
+
+import fedsarsa as fs
+
+with warnings.catch_warnings():  # Typer uses names that Click is about to drop
+    warnings.simplefilter("ignore", DeprecationWarning)
+    from typer.main import get_command
+
+    from fedsarsa.cli import app
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted([*(ROOT / "docs").glob("*.md"), ROOT / "README.md"])
+BLOCK = re.compile(r'^```(python|bash|toml)(?: title="([^"]+)")?\n(.*?)^```$', re.DOTALL | re.MULTILINE)
+# Commands that take long: those are only parsed.
+LONG = {"reproduce", "bench"}
+# Fleets have at most so many agents here: theory takes longer the more worlds there are.
+AGENTS = 3
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_blocks_run_in_order(page, tmp_path, monkeypatch):
+    """Files are written, commands and Python are run, as a reader would from the repository's root."""
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    monkeypatch.chdir(tmp_path)
+    whole = fs.paper.fleet
+    monkeypatch.setattr(fs.paper, "fleet", lambda agents=20, *a, **k: whole(min(agents, AGENTS), *a, **k))
+    monkeypatch.setitem(mpl.rcParams, "backend", "agg")
+    names = {"__name__": "__main__"}
+    for language, title, content in BLOCK.findall(page.read_text(encoding="utf-8")):
+        if language == "toml" and title:
+            Path(title).write_text(content, encoding="utf-8")
+        elif language == "python":
+            exec(compile(content, f"{page.name}", "exec"), names)
+        elif language == "bash":
+            for line in content.splitlines():
+                run_command(shlex.split(line, comments=True))
+
+
+def run_command(words):
+    """Run a ``fedsarsa`` command in this process; other programs are not ours to test."""
+    if not words or words[0] != "fedsarsa":
+        return
+    group = get_command(app)
+    name, *arguments = words[1:]
+    if name in LONG:
+        group.commands[name].make_context(name, arguments)
+    else:
+        group.main([name, *arguments], standalone_mode=False)
+
+
+def test_site_builds_without_warnings(tmp_path):
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    built = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert (built.returncode, built.stdout, built.stderr) == (0, "", "")
+    for page in tmp_path.rglob("*.html"):
+        text = page.read_text(encoding="utf-8")
+        loaded = re.findall(r'<(?:script|img|link|iframe)\b[^>]*?(?:src|href)="?(https?://[^"\s>]+)', text)
+        assert not loaded, f"{page.name} loads from other hosts: {loaded}"
+        assert "<!-- " not in text or not re.search(r"<!-- (claims|options|commands) -->", text)
