@@ -6,10 +6,11 @@ A page asks for it with a comment: ``<!-- claims -->``, ``<!-- options -->``, ``
 import csv
 import dataclasses
 import inspect
+import re
 from collections.abc import Callable, Iterator
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import click
 from typer.main import get_command
@@ -44,13 +45,21 @@ def _claim(row: dict[str, str]) -> str:
 
 
 def options() -> str:
-    """The fields of FedSARSA and the arguments of its training, with their defaults, as a table."""
-    algo = fs.FedSARSA()
-    rows = [f"| `{field.name}` | `{getattr(algo, field.name)!r}` |" for field in dataclasses.fields(algo)]
-    for name, parameter in inspect.signature(fs.FedSARSA.train).parameters.items():
-        if parameter.default is not parameter.empty:
-            rows.append(f"| `train({name}=)` | `{parameter.default!r}` |")
-    return "\n".join(["| option | default |", "|---|---|", *rows])
+    """The fields of FedSARSA and the arguments of its training, with defaults and meanings, as a table."""
+    algo, train = fs.FedSARSA(), inspect.signature(fs.FedSARSA.train).parameters
+    defaults = {field.name: getattr(algo, field.name) for field in dataclasses.fields(algo)}
+    arguments = {name: one.default for name, one in train.items() if one.default is not one.empty}
+    rows = []
+    for described, owner in ((defaults, fs.FedSARSA), (arguments, fs.FedSARSA.train)):
+        meanings = _meanings(owner.__doc__ or "")
+        rows += [f"| `{name}` | `{value!r}` | {meanings[name]} |" for name, value in described.items()]
+    return "\n".join(["| option | default | meaning |", "|---|---|---|", *rows])
+
+
+def _meanings(docstring: str) -> dict[str, str]:
+    """What a NumPy-style docstring says of every parameter."""
+    found = re.findall(r"^(\w+) : .*\n((?:    .*\n?)+)", inspect.cleandoc(docstring), re.MULTILINE)
+    return {name: " ".join(text.split()).replace("``", "`").replace("|", "\\|") for name, text in found}
 
 
 def commands() -> str:
@@ -63,27 +72,32 @@ def commands() -> str:
 def _command(name: str, command: click.Command) -> str:
     usage = " ".join([f"fedsarsa {name}", *_usage(command)])
     lines = [f"## {name}", inspect.cleandoc(command.help or ""), f"```text\n{usage}\n```"]
-    rows = [_parameter(parameter) for parameter in command.params if parameter.name != "help"]
+    hints = get_type_hints(command.callback, include_extras=True)
+    rows = [_parameter(one, hints[one.name].__metadata__[0].help) for one in _own(command)]
     lines.append("\n".join(["| | meaning | default |", "|---|---|---|", *rows]))
     return "\n\n".join(lines)
 
 
 def _usage(command: click.Command) -> Iterator[str]:
-    for parameter in command.params:
+    for parameter in _own(command):
         if isinstance(parameter, click.Argument):
-            yield (parameter.name or "").upper()
-        elif parameter.name != "help":
-            value = "" if _flag(parameter) else f" {(parameter.name or '').upper()}"
+            yield str(parameter.name).upper()
+        else:
+            value = "" if _flag(parameter) else f" {str(parameter.name).upper()}"
             shown = f"{parameter.opts[0]}{value}"
             yield shown if parameter.required else f"[{shown}]"
 
 
-def _parameter(parameter: click.Parameter) -> str:
+def _parameter(parameter: click.Parameter, meaning: str) -> str:
     named = isinstance(parameter, click.Argument)
-    name = (parameter.name or "").upper() if named else parameter.opts[0]
+    name = str(parameter.name).upper() if named else parameter.opts[0]
     default: Any = parameter.default
     shown = "needed" if parameter.required else "" if default is None or _flag(parameter) else f"`{default}`"
-    return f"| `{name}` | {getattr(parameter, 'help', '')} | {shown} |"
+    return f"| `{name}` | {meaning} | {shown} |"
+
+
+def _own(command: click.Command) -> list[click.Parameter]:
+    return [parameter for parameter in command.params if parameter.name != "help"]
 
 
 def _flag(parameter: click.Parameter) -> bool:

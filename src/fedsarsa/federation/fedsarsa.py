@@ -92,8 +92,12 @@ class FedSARSA:
 
         Parameters
         ----------
+        fleet : Fleet or sequence of FiniteMDP
+            The agents' worlds.
         steps : int
             T, steps per agent.
+        runs : int
+            Federations to train.
         seed : int
             With run and agent number it decides every random number, whatever the engine.
         engine : {"auto", "cpu", "reference"}
