@@ -22,7 +22,7 @@ with warnings.catch_warnings():  # Typer uses names that Click is about to drop
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*(ROOT / "docs").glob("*.md"), ROOT / "README.md"])
-BLOCK = re.compile(r'^```(python|bash|toml)(?: title="([^"]+)")?\n(.*?)^```$', re.DOTALL | re.MULTILINE)
+BLOCK = re.compile(r'(?<!<!-- not run: needs a reproduction -->\n)^```(python|bash|toml)(?: title="([^"]+)")?\n(.*?)^```$', re.DOTALL | re.MULTILINE)
 # Commands that take long: those are only parsed.
 LONG = {"reproduce", "bench"}
 # Fleets have at most so many agents here: theory takes longer the more worlds there are.
@@ -69,4 +69,6 @@ def test_site_builds_without_warnings(tmp_path):
         text = page.read_text(encoding="utf-8")
         loaded = re.findall(r'<(?:script|img|link|iframe)\b[^>]*?(?:src|href)="?(https?://[^"\s>]+)', text)
         assert not loaded, f"{page.name} loads from other hosts: {loaded}"
-        assert "<!-- " not in text or not re.search(r"<!-- (claims|options|commands) -->", text)
+        missing = set(re.findall(r'href="#([^"]+)"', text)) - set(re.findall(r'id="([^"]+)"', text))
+        assert not missing, f"{page.name} links to places that it does not have: {missing}"
+        assert not re.search(r"<!-- (claims|options|commands) -->", text), f"{page.name}: left empty"
