@@ -1,22 +1,26 @@
 """What the site says in numbers and options is made when it is built, so that it cannot go stale.
 
-A page asks for it with a comment: ``<!-- claims -->``, ``<!-- options -->``, ``<!-- commands -->``.
+A page asks for it with a comment: ``<!-- claims -->``, ``<!-- options -->``, ``<!-- keys -->``,
+``<!-- commands -->``.
 """
 
 import csv
 import dataclasses
 import inspect
+import json
 import re
 from collections.abc import Callable, Iterator
 from html import escape
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 import click
+from pydantic.fields import FieldInfo
 from typer.main import get_command
 
 import fedsarsa as fs
 from fedsarsa.cli import app
+from fedsarsa.experiments import config
 from fedsarsa.experiments.reproduction.claim import FAILS, HOLDS, OPEN, PARTLY
 from fedsarsa.experiments.statistics import Estimate
 
@@ -59,7 +63,43 @@ def options() -> str:
 def _meanings(docstring: str) -> dict[str, str]:
     """What a NumPy-style docstring says of every parameter."""
     found = re.findall(r"^(\w+) : .*\n((?:    .*\n?)+)", inspect.cleandoc(docstring), re.MULTILINE)
-    return {name: " ".join(text.split()).replace("``", "`").replace("|", "\\|") for name, text in found}
+    return {name: _plain(text) for name, text in found}
+
+
+def keys() -> str:
+    """The keys of a configuration with their defaults, as a table."""
+    rows = [
+        f"| `{place}` | {', '.join(_key(name, field) for name, field in section.model_fields.items())} "
+        f"| {_plain(section.__doc__ or '')} |"
+        for place, section in _places()
+    ]
+    return "\n".join(["| section | keys | |", "|---|---|---|", *rows])
+
+
+def _places() -> Iterator[tuple[str, type[config.Section]]]:
+    """Every section of a configuration, and what stands before it in the file."""
+    for name, field in config.Config.model_fields.items():
+        for section in config._sections(field.annotation):
+            yield f"[{name}]", section
+            for key, inner in section.model_fields.items():
+                for table in config._sections(inner.annotation):
+                    yield f"{key} = {{ ... }}", table
+
+
+def _key(name: str, field: FieldInfo) -> str:
+    if name == "kind":
+        return f"`kind = {get_args(field.annotation)[0]!r}`".replace("'", '"')
+    if field.is_required():
+        return f"`{name}` (needed)"
+    default = field.get_default()
+    if isinstance(default, config.Section):
+        return f"`{name}` (below)"
+    return f"`{name}` (none)" if default is None else f"`{name} = {json.dumps(default)}`"
+
+
+def _plain(text: str) -> str:
+    """A docstring on one line of a Markdown table."""
+    return " ".join(text.split()).replace("``", "`").replace("|", "\\|")
 
 
 def commands() -> str:
@@ -104,7 +144,12 @@ def _flag(parameter: click.Parameter) -> bool:
     return bool(getattr(parameter, "is_flag", False))
 
 
-MADE: dict[str, Callable[[], str]] = {"claims": claims, "options": options, "commands": commands}
+MADE: dict[str, Callable[[], str]] = {
+    "claims": claims,
+    "options": options,
+    "keys": keys,
+    "commands": commands,
+}
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:

@@ -22,7 +22,10 @@ with warnings.catch_warnings():  # Typer uses names that Click is about to drop
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*(ROOT / "docs").glob("*.md"), ROOT / "README.md"])
-BLOCK = re.compile(r'(?<!<!-- not run: needs a reproduction -->\n)^```(python|bash|toml)(?: title="([^"]+)")?\n(.*?)^```$', re.DOTALL | re.MULTILINE)
+NOT_RUN = "<!-- not run: needs a reproduction -->"
+BLOCK = re.compile(
+    rf'(?<!{NOT_RUN}\n)^```(python|bash|toml)(?: title="([^"]+)")?\n(.*?)^```$', re.DOTALL | re.MULTILINE
+)
 # Commands that take long: those are only parsed.
 LONG = {"reproduce", "bench"}
 # Fleets have at most so many agents here: theory takes longer the more worlds there are.
@@ -60,6 +63,13 @@ def run_command(words):
         group.main([name, *arguments], standalone_mode=False)
 
 
+def test_every_public_name_is_in_the_reference():
+    reference = "".join(page.read_text(encoding="utf-8") for page in (ROOT / "docs/api").glob("*.md"))
+    described = set(re.findall(r"^::: fedsarsa\.(?:.+\.)?(\w+)$", reference, re.MULTILINE))
+    modules = {"__version__", "paper", "theory"}
+    assert {*fs.__all__, *fs.theory.__all__} - modules <= described
+
+
 def test_site_builds_without_warnings(tmp_path):
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
@@ -71,4 +81,4 @@ def test_site_builds_without_warnings(tmp_path):
         assert not loaded, f"{page.name} loads from other hosts: {loaded}"
         missing = set(re.findall(r'href="#([^"]+)"', text)) - set(re.findall(r'id="([^"]+)"', text))
         assert not missing, f"{page.name} links to places that it does not have: {missing}"
-        assert not re.search(r"<!-- (claims|options|commands) -->", text), f"{page.name}: left empty"
+        assert not re.search(r"<!-- (claims|options|keys|commands) -->", text), f"{page.name}: left empty"
