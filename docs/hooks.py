@@ -33,7 +33,8 @@ def claims() -> str:
     with CLAIMS.open(newline="", encoding="utf-8") as file:
         rows = [_claim(row) for row in csv.DictReader(file)]
     heads = "".join(f"<th>{name}</th>" for name in ("claim", "tested by", "measured", "verdict", "figure"))
-    return f'<table class="claims"><thead><tr>{heads}</tr></thead><tbody>{"".join(rows)}</tbody></table>'
+    table = f'<table class="claims"><thead><tr>{heads}</tr></thead><tbody>{"".join(rows)}</tbody></table>'
+    return f'<div class="md-typeset__scrollwrap">{table}</div>'
 
 
 def _claim(row: dict[str, str]) -> str:

@@ -13,6 +13,8 @@ import matplotlib as mpl
 import pytest
 
 import fedsarsa as fs
+from fedsarsa.experiments.reproduction.figures import drawings
+from fedsarsa.experiments.reproduction.settings import FULL
 
 with warnings.catch_warnings():  # Typer uses names that Click is about to drop
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -70,15 +72,53 @@ def test_every_public_name_is_in_the_reference():
     assert {*fs.__all__, *fs.theory.__all__} - modules <= described
 
 
-def test_site_builds_without_warnings(tmp_path):
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The site, built as ``make docs`` does; nothing is said unless there is a warning."""
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
     built = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert (built.returncode, built.stdout, built.stderr) == (0, "", "")
-    for page in tmp_path.rglob("*.html"):
+    return folder
+
+
+@pytest.mark.xdist_group("site")
+def test_pages_are_whole_and_load_nothing_from_elsewhere(site):
+    for page in site.rglob("*.html"):
         text = page.read_text(encoding="utf-8")
         loaded = re.findall(r'<(?:script|img|link|iframe)\b[^>]*?(?:src|href)="?(https?://[^"\s>]+)', text)
         assert not loaded, f"{page.name} loads from other hosts: {loaded}"
         missing = set(re.findall(r'href="#([^"]+)"', text)) - set(re.findall(r'id="([^"]+)"', text))
         assert not missing, f"{page.name} links to places that it does not have: {missing}"
         assert not re.search(r"<!-- (claims|options|keys|commands) -->", text), f"{page.name}: left empty"
+
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed: the documentation was not opened")
+@pytest.mark.xdist_group("site")
+def test_site_is_read_and_searched_from_disk(site):
+    from playwright.sync_api import sync_playwright
+
+    complaints, requests = [], []
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        page = browser.new_page()
+        page.on("console", lambda line: complaints.append(line.text) if line.type == "error" else None)
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("request", lambda request: requests.append(request.url))
+        page.goto((site / "reproduction.html").as_uri())
+        images = page.locator("article img")
+        assert images.count() == len(drawings(FULL))
+        for k in range(images.count()):
+            images.nth(k).scroll_into_view_if_needed()
+            assert images.nth(k).evaluate("image => image.complete && image.naturalWidth > 300")
+        assert page.locator("table.claims tbody tr").count() > 15
+        page.click(".md-search__input")
+        page.keyboard.type("projection")
+        page.locator(".md-search-result__item").first.wait_for(state="visible")
+        browser.close()
+    assert complaints == []
+    assert [url for url in requests if not url.startswith(("file:", "data:", "blob:"))] == []
