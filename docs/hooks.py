@@ -34,7 +34,7 @@ def claims() -> str:
         rows = [_claim(row) for row in csv.DictReader(file)]
     heads = "".join(f"<th>{name}</th>" for name in ("claim", "tested by", "measured", "verdict", "figure"))
     table = f'<table class="claims"><thead><tr>{heads}</tr></thead><tbody>{"".join(rows)}</tbody></table>'
-    return f'<div class="md-typeset__scrollwrap">{table}</div>'
+    return f'<div class="wide">{table}</div>'
 
 
 def _claim(row: dict[str, str]) -> str:
