@@ -23,10 +23,13 @@ KIND = "prediction"
 
 
 @contextmanager
-def processes(count: int) -> Iterator[ProcessPoolExecutor]:
-    """Processes for work that threads would not speed up; they end with this one, however it ends."""
+def processes(count: int, *modules: str) -> Iterator[ProcessPoolExecutor]:
+    """Processes for work that threads would not speed up; they end with this one, however it ends.
+
+    ``modules`` are imported once for all of them.
+    """
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__])
+    context.set_forkserver_preload([__name__, *modules])
     with ProcessPoolExecutor(count, context, initializer=_attend) as pool:
         try:
             yield pool

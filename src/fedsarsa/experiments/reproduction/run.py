@@ -18,6 +18,8 @@ from fedsarsa.federation.engines.cpu import available_cores
 DATASET = "dataset.nc"
 CLAIMS = "claims.csv"
 REPORT = "report.html"
+# What drawing imports only when it begins.
+DRAWING = ("matplotlib.cm", "matplotlib.backends.backend_agg", "matplotlib.backends.backend_pdf")
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ def reproduce(
     begun = time.perf_counter()
     wanted = figures.chosen(scale, names)
     _files.writable_directory(out)
-    with processes(available_cores()) as pool:
+    with processes(available_cores(), figures.__name__, *DRAWING) as pool:
         facts = [] if names else [pool.submit(exact, level, scale.small_team, seed) for level in scale.levels]
         parts = {part for drawing in wanted.values() for part in drawing.needs}
         data = trained.compute(out, scale, seed, parts, pool, say)
