@@ -48,7 +48,7 @@ def test_blocks_run_in_order(page, tmp_path, monkeypatch):
             Path(title).write_text(content, encoding="utf-8")
         elif language == "python":
             exec(compile(content, f"{page.name}", "exec"), names)
-        elif language == "bash" and page.parent.name == "docs":
+        elif language == "bash":
             for line in content.splitlines():
                 run_command(shlex.split(line, comments=True))
 

@@ -1,3 +1,4 @@
+import h5py
 import numpy as np
 import pytest
 import xarray as xr
@@ -46,11 +47,16 @@ def test_an_old_file_survives_a_failed_save(history, tmp_path, monkeypatch):
     history.save(path)
     before = path.read_bytes()
 
-    def full_disk(self, target, **options):
-        target.write_bytes(b"half")
-        raise OSError("no space left on device")
+    written = []
 
-    monkeypatch.setattr(xr.Dataset, "to_netcdf", full_disk)
+    def full_disk(self, name, **options):
+        written.append(name)
+        if len(written) == 3:
+            raise OSError("no space left on device")
+        return create(self, name, **options)
+
+    create = h5py.File.create_dataset
+    monkeypatch.setattr(h5py.File, "create_dataset", full_disk)
     with pytest.raises(OSError, match="no space left"):
         history.save(path)
     assert path.read_bytes() == before
