@@ -1,36 +1,44 @@
 """Federated on-policy reinforcement learning across environments that differ."""
 
-from fedsarsa import theory
-from fedsarsa._version import __version__
-from fedsarsa.federation.fedsarsa import FedSARSA
-from fedsarsa.federation.history import History
-from fedsarsa.learning.features import ModuloFeatures, OneHot, TabularFeatures
-from fedsarsa.learning.policies import EpsilonGreedy, FixedPolicy, Greedy, Softmax
-from fedsarsa.learning.step_sizes import ConstantStep, LinearDecay, PiecewiseDecay
-from fedsarsa.theory.evaluation import evaluate
-from fedsarsa.worlds import paper
-from fedsarsa.worlds.finite import FiniteMDP
-from fedsarsa.worlds.fleet import Fleet
-from fedsarsa.worlds.kernels import ShiftKernel
+import importlib
+from typing import Any
 
-__all__ = [
-    "ConstantStep",
-    "EpsilonGreedy",
-    "FedSARSA",
-    "FiniteMDP",
-    "FixedPolicy",
-    "Fleet",
-    "Greedy",
-    "History",
-    "LinearDecay",
-    "ModuloFeatures",
-    "OneHot",
-    "PiecewiseDecay",
-    "ShiftKernel",
-    "Softmax",
-    "TabularFeatures",
-    "__version__",
-    "evaluate",
-    "paper",
-    "theory",
-]
+from fedsarsa._version import __version__
+
+# Where the public names live; a name that is its module's own is the module. Each is imported when it is
+# first asked for, so that commands which need little start at once. ``__init__.pyi`` tells type checkers.
+_PLACES = {
+    "ConstantStep": "fedsarsa.learning.step_sizes",
+    "EpsilonGreedy": "fedsarsa.learning.policies",
+    "FedSARSA": "fedsarsa.federation.fedsarsa",
+    "FiniteMDP": "fedsarsa.worlds.finite",
+    "FixedPolicy": "fedsarsa.learning.policies",
+    "Fleet": "fedsarsa.worlds.fleet",
+    "Greedy": "fedsarsa.learning.policies",
+    "History": "fedsarsa.federation.history",
+    "LinearDecay": "fedsarsa.learning.step_sizes",
+    "ModuloFeatures": "fedsarsa.learning.features",
+    "OneHot": "fedsarsa.learning.features",
+    "PiecewiseDecay": "fedsarsa.learning.step_sizes",
+    "ShiftKernel": "fedsarsa.worlds.kernels",
+    "Softmax": "fedsarsa.learning.policies",
+    "TabularFeatures": "fedsarsa.learning.features",
+    "evaluate": "fedsarsa.theory.evaluation",
+    "paper": "fedsarsa.worlds.paper",
+    "theory": "fedsarsa.theory",
+}
+
+__all__ = ["__version__", *_PLACES]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PLACES:
+        raise AttributeError(f"module 'fedsarsa' has no attribute {name!r}")
+    module = importlib.import_module(_PLACES[name])
+    value = module if _PLACES[name].endswith(f".{name}") else getattr(module, name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -19,6 +19,15 @@ app = typer.Typer(
 )
 console = Console(markup=False, highlight=False, soft_wrap=True)
 
+# What the processes of a reproduction import, the last three only when drawing begins.
+BEHIND_FIGURES = (
+    "fedsarsa.experiments.predictions",
+    "fedsarsa.experiments.reproduction.figures",
+    "matplotlib.cm",
+    "matplotlib.backends.backend_agg",
+    "matplotlib.backends.backend_pdf",
+)
+
 Config = Annotated[Path, typer.Argument(help="A TOML file; see the examples folder.")]
 Out = Annotated[Path, typer.Option(help="Directory for the results; made if it is not there.")]
 
@@ -118,6 +127,9 @@ def reproduce(
 
     Ctrl-C, or a crash, loses no finished cell; the same command goes on with the rest.
     """
+    from fedsarsa.experiments import processes
+
+    processes.prepare(*BEHIND_FIGURES)
     from fedsarsa.experiments.reproduction import settings
     from fedsarsa.experiments.reproduction.run import reproduce as make
     from fedsarsa.federation.training import Interrupted

@@ -1,13 +1,8 @@
 """Predicted error curves of many cells, in processes of their own, stored like the cells themselves."""
 
-import multiprocessing
-import os
-import signal
-import threading
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ProcessPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -20,35 +15,6 @@ from fedsarsa.experiments.references import reference
 from fedsarsa.experiments.store import Store
 
 KIND = "prediction"
-
-
-@contextmanager
-def processes(count: int, *modules: str) -> Iterator[ProcessPoolExecutor]:
-    """Processes for work that threads would not speed up; they end with this one, however it ends.
-
-    ``modules`` are imported once for all of them.
-    """
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__, *modules])
-    with ProcessPoolExecutor(count, context, initializer=_attend) as pool:
-        try:
-            yield pool
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
-
-
-def _attend() -> None:
-    """Leave Ctrl-C to the parent, and end when it does."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-
-    def watch() -> None:
-        parent.join()
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
 
 
 def predict(config: Config, folder: Path) -> xr.Dataset:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedsarsa import _files
-from fedsarsa.experiments.predictions import processes
+from fedsarsa.experiments.processes import processes
 from fedsarsa.experiments.reproduction import data as trained
 from fedsarsa.experiments.reproduction import figures, report
 from fedsarsa.experiments.reproduction.claim import Claim
@@ -18,8 +18,6 @@ from fedsarsa.federation.engines.cpu import available_cores
 DATASET = "dataset.nc"
 CLAIMS = "claims.csv"
 REPORT = "report.html"
-# What drawing imports only when it begins.
-DRAWING = ("matplotlib.cm", "matplotlib.backends.backend_agg", "matplotlib.backends.backend_pdf")
 
 
 @dataclass(frozen=True)
@@ -40,7 +38,7 @@ def reproduce(
     begun = time.perf_counter()
     wanted = figures.chosen(scale, names)
     _files.writable_directory(out)
-    with processes(available_cores(), figures.__name__, *DRAWING) as pool:
+    with processes(available_cores()) as pool:
         facts = [] if names else [pool.submit(exact, level, scale.small_team, seed) for level in scale.levels]
         parts = {part for drawing in wanted.values() for part in drawing.needs}
         data = trained.compute(out, scale, seed, parts, pool, say)
