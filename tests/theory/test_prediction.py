@@ -225,3 +225,11 @@ def test_curvature_that_is_left_out_hardly_counts(monkeypatch, agents, temperatu
     whole = predict(fleet, algo, 20_000)
     off = float(abs(without.mse / whole.mse - 1).max())
     assert 0 < off < 0.005
+
+
+def test_actions_drawn_anew_are_noted():
+    fleet, algo = small_fleet(2), fs.FedSARSA(fs.ModuloFeatures(4, 3), redraw_actions=True)
+    with pytest.warns(UserWarning, match="actions are drawn anew at every step"):
+        prediction = predict(fleet, algo, 100)
+    carried = predict(fleet, fs.FedSARSA(fs.ModuloFeatures(4, 3)), 100)
+    np.testing.assert_array_equal(prediction.mse, carried.mse)

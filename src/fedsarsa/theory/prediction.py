@@ -159,6 +159,7 @@ def predict(
         *_limit_notes(slowness, way.sharpness),
         *_transient_note(worlds),
         *_radius_note(problem.radius, way),
+        *_redraw_note(algo),
     ]
     for note in notes:
         warnings.warn(note, stacklevel=3)
@@ -226,6 +227,16 @@ def _transient_note(worlds: dict[int, Linearisation]) -> list[str]:
             )
             return [note]
     return []
+
+
+def _redraw_note(algo: FedSARSA) -> list[str]:
+    if not algo.redraw_actions:
+        return []
+    note = (
+        "actions are drawn anew at every step: the prediction is of actions that are carried over, whose noise "
+        "has the same size but other lags"
+    )
+    return [note]
 
 
 def _radius_note(radius: float | None, way: Course) -> list[str]:
