@@ -233,8 +233,8 @@ def _redraw_note(algo: FedSARSA) -> list[str]:
     if not algo.redraw_actions:
         return []
     note = (
-        "actions are drawn anew at every step: the prediction is of actions that are carried over, whose noise "
-        "has the same size but other lags"
+        "actions are drawn anew at every step: the prediction is of actions that are carried over, whose "
+        "noise has the same size but other lags"
     )
     return [note]
 
