@@ -7,8 +7,6 @@ import xarray as xr
 
 from fedsarsa.experiments.reproduction.settings import Scale
 
-Curves = dict[str, float | int]
-
 
 @dataclass(frozen=True)
 class Panel:
@@ -71,30 +69,12 @@ def figures(scale: Scale) -> dict[str, FigureOfPaper]:
         "sarsa-np": FigureOfPaper(
             "fig:sarsa-np",
             "FedSARSA: effect of the reward heterogeneity",
-            tuple(
-                Panel(
-                    rf"$N = {size}$, $\epsilon_p = {level:g}$",
-                    "sarsa",
-                    "eps_r",
-                    {"agents": size, "eps_p": level},
-                )
-                for level in (1.0, 2.0)
-                for size in (5, 10, 20)
-            ),
+            tuple(_levels("eps_r", size, "eps_p", level) for level in (1.0, 2.0) for size in (5, 10, 20)),
         ),
         "sarsa-nr": FigureOfPaper(
             "fig:sarsa-nr",
             "FedSARSA: effect of the kernel heterogeneity",
-            tuple(
-                Panel(
-                    rf"$N = {size}$, $\epsilon_r = {level:g}$",
-                    "sarsa",
-                    "eps_p",
-                    {"agents": size, "eps_r": level},
-                )
-                for level in (1.0, 2.0)
-                for size in (5, 10, 20)
-            ),
+            tuple(_levels("eps_p", size, "eps_r", level) for level in (1.0, 2.0) for size in (5, 10, 20)),
             "The paper's panel titles are mixed up here; these are the settings that its text describes.",
         ),
         "td": FigureOfPaper(
@@ -119,6 +99,11 @@ def _sizes(source: str, **held: float | int) -> Panel:
     else:
         title = rf"$\epsilon_p = {held['eps_p']:g}$, $\epsilon_r = {held['eps_r']:g}$"
     return Panel(title, source, "agents", held)
+
+
+def _levels(along: str, size: int, held: str, level: float) -> Panel:
+    title = rf"$N = {size}$, $\epsilon_{held[-1]} = {level:g}$"
+    return Panel(title, "sarsa", along, {"agents": size, held: level})
 
 
 def _trained(figure: FigureOfPaper, scale: Scale) -> FigureOfPaper:
