@@ -88,7 +88,7 @@ def test_diverged_runs_are_reported(tmp_path):
         ("[algorithm]\nsync_every = 0", "sync_every must be an integer of at least 1, got 0"),
         ('[training]\nengine = "cpo"', "did you mean 'cpu'?"),
         ("[algorithm]\nweights = [0.5, 0.5]", "weights must have shape (20,), got (2,)"),
-        ("[fleet]\neps_p = 5", "eps_p must be a number in [0, 2], got 5"),
+        ("[fleet]\neps_p = 5", "fleet.paper.eps_p: Input should be less than or equal to 2, got 5"),
     ],
 )
 def test_bad_configurations_write_nothing(tmp_path, text, message):

@@ -14,6 +14,7 @@ import pytest
 import fedsarsa as fs
 from fedsarsa.experiments import grid, store, sweep
 from fedsarsa.experiments.config import Config
+from tests.experiments.test_cli import command
 
 SMALL = """
 [fleet]
@@ -103,6 +104,31 @@ def test_a_damaged_cell_is_set_aside_and_made_anew(config, tmp_path, place):
     assert contents(out) == before
 
 
+def test_the_file_of_another_cell_is_set_aside(config, tmp_path):
+    with opened(config, tmp_path / "out") as (work, said):
+        first = sweep.run(work, final)
+        work.store.path(0).write_bytes(work.store.path(6).read_bytes())
+        again = sweep.run(work, final)
+    assert "expected the history of fleet.agents = 1" in said[0]
+    for one, two in zip(first, again, strict=True):
+        np.testing.assert_array_equal(one, two)
+
+
+def test_any_measure_will_do(config, tmp_path):
+    with opened(config, tmp_path / "out") as (work, _):
+        assert sweep.run(work, lambda cell, history: None) == [None] * 8
+
+
+def test_worlds_without_a_fixed_point_have_no_error_but_a_summary(tmp_path):
+    worlds, config = tmp_path / "worlds.npz", tmp_path / "own.toml"
+    np.savez(worlds, transition=np.tile(np.eye(6), (2, 5, 1, 1)), reward=np.ones((2, 6)))
+    fleet = '[fleet]\nkind = "file"\npath = "worlds.npz"\ndiscount = 0.5\n[training]\nsteps = 20\n'
+    config.write_text(fleet + "[sweep]\ntraining.seed = [0, 1]")
+    done = command("sweep", config, "--out", tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "out" / "summary.csv").read_text().count("nan") == 4
+
+
 def test_a_damaged_checkpoint_is_set_aside(config, tmp_path):
     with opened(config, tmp_path / "out") as (work, said):
         work.store.checkpoint(2).write_bytes(b"rubbish")
@@ -119,7 +145,13 @@ def test_another_configuration_is_refused(config, tmp_path):
     with pytest.raises(ValueError, match=message), opened(config, out):
         pass
     config.write_text(SMALL.replace("[1, 3]", "[1, 4]"))
-    with pytest.raises(ValueError, match=r"axes.fleet.agents is \[1, 3\] there"), opened(config, out):
+    with pytest.raises(ValueError, match=r"axes is \[\['fleet.agents', \[1, 3\]\]"), opened(config, out):
+        pass
+    lines = SMALL.splitlines()
+    agents = lines.index("fleet.agents = [1, 3]")
+    lines[agents], lines[agents + 1] = lines[agents + 1], lines[agents]  # the same axes in another order
+    config.write_text("\n".join(lines))
+    with pytest.raises(ValueError, match="axes is"), opened(config, out):
         pass
     other.mkdir()
     (other / "thesis.tex").touch()
@@ -171,6 +203,15 @@ def test_files_of_worlds_are_part_of_the_configuration(tmp_path):
         ),
         (('kind = "greedy"', 'kind = "greed"'), "2. cell of the sweep: algorithm.policy.kind: expected"),
         (("temperature = 2.0", "temperature = -2.0"), "temperature must be"),
+        (
+            ("[1, 3]", "[1, 0]"),
+            "5. cell of the sweep: fleet.paper.agents: Input should",
+        ),
+        (("[0.0, 0.5]", "[0.0, -0.5]"), "3. cell of the sweep: fleet.paper.eps_p: Input should be"),
+        (
+            ("algorithm.policy", '"fleet.agents, training.seed" = [1]\nalgorithm.policy'),
+            "on several",
+        ),
         (("[fleet]", "fleet = 3\n[other]"), "fleet: expected a table, since fleet.agents is swept, got 3"),
     ],
 )

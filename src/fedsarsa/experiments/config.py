@@ -37,15 +37,15 @@ class PaperFleet(Section):
     """Worlds of the paper's simulations; see ``fedsarsa.paper.fleet``."""
 
     kind: Literal["paper"] = "paper"
-    agents: int = 20
-    eps_p: float = 1.0
-    eps_r: float = 1.0
-    seed: int = 0
-    scheme: str = "released"
-    states: int = 100
-    actions: int = 100
-    discount: float = 0.2
-    reward_cap: float = 10.0
+    agents: int = Field(default=20, ge=1)
+    eps_p: float = Field(default=1.0, ge=0, le=2)
+    eps_r: float = Field(default=1.0, ge=0, le=2)
+    seed: int = Field(default=0, ge=0)
+    scheme: Literal["released", "calibrated"] = "released"
+    states: int = Field(default=100, ge=2)
+    actions: int = Field(default=100, ge=1)
+    discount: float = Field(default=0.2, ge=0, lt=1)
+    reward_cap: float = Field(default=10.0, gt=0)
 
     def build(self, folder: Path) -> Fleet:  # noqa: ARG002
         """The fleet."""
@@ -153,10 +153,13 @@ class EpsilonGreedySection(Section):
 
 
 class FixedSection(Section):
-    """A policy that does not learn: federated TD(0). ``pi`` is an action or "uniform"."""
+    """A policy that does not learn: federated TD(0).
+
+    ``pi`` is an action, "uniform", a list of A probabilities, or S such lists.
+    """
 
     kind: Literal["fixed"]
-    pi: int | Literal["uniform"] = "uniform"
+    pi: int | Literal["uniform"] | list[float] | list[list[float]] = "uniform"
 
     def build(self) -> policies.Policy:
         """The policy."""
@@ -224,7 +227,7 @@ class Algorithm(Section):
     policy: PolicySection = SoftmaxSection()
     step_size: StepSizeField = 0.01
     sync_every: int | Literal["never"] = 10
-    radius: float | None = None
+    radius: Annotated[float | None, BeforeValidator(lambda value: None if value == "none" else value)] = None
     weights: list[float] | None = None
     redraw_actions: bool = False
 

@@ -36,6 +36,11 @@ class Cell:
         training = self.config.training
         return int(getattr(self.config.fleet, "agents", None) or 1) * training.steps * training.runs
 
+    def digest(self) -> str:
+        """What tells this cell's results from those of any other."""
+        whole = self.config.model_dump(mode="json", exclude={"training": {"threads"}})
+        return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()
+
     def __str__(self) -> str:
         return ", ".join(f"{axis} = {label(value)}" for axis, value in self.values.items())
 
@@ -47,11 +52,6 @@ class Grid:
     axes: dict[str, list[Any]]
     cells: list[Cell]
     folder: Path
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Number of values on every axis."""
-        return tuple(len(values) for values in self.axes.values())
 
     @property
     def names(self) -> list[str]:
@@ -67,7 +67,9 @@ class Grid:
         fleets = [cell.config.fleet for cell in self.cells]
         paths = {str(fleet.path) for fleet in fleets if isinstance(fleet, FileFleet)}
         files = {path: _digest(self.folder / path) for path in sorted(paths)}
-        content = {"fedsarsa": __version__, "axes": self.axes, "settings": base, "files": files}
+        # As pairs: the order of the axes decides which number is which cell.
+        axes = [[name, values] for name, values in self.axes.items()]
+        content = {"fedsarsa": __version__, "axes": axes, "settings": base, "files": files}
         plain: dict[str, Any] = json.loads(json.dumps(content, default=str))
         return plain
 
@@ -85,6 +87,10 @@ def load(path: Path) -> Grid:
 
 def build(content: dict[str, Any], axes: dict[str, list[Any]], folder: Path, place: str) -> Grid:
     """The cells of ``content``, a configuration as TOML gives it, with ``axes`` varied."""
+    named = [key for axis in axes for key in keys(axis)]
+    for key in named:
+        if named.count(key) > 1:
+            raise ValueError(f"{place}: sweep: expected every key on one axis, got {key} on several")
     cells = []
     for number, combination in enumerate(itertools.product(*axes.values())):
         values = dict(zip(axes, combination, strict=True))

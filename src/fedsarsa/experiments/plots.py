@@ -24,6 +24,7 @@ LEFT, RIGHT, TOP, BOTTOM = 0.65, 0.25, 0.55, 0.9
 LETTERS_PER_INCH, LETTERS_OF_A_LINE = 12.5, 7  # of a legend's text, and of the line before each entry
 ERROR = r"error $\|\bar\theta_t - \theta_{\mathrm{ref}}\|^2$"
 STEPS = "steps per agent, $t$"
+BAND: dict[str, Any] = {"color": "grey", "linewidth": 6, "alpha": 0.3}
 PREDICTED: dict[str, Any] = {"color": "black", "linewidth": 0.7, "linestyle": (0, (4, 2))}
 
 
@@ -35,21 +36,22 @@ def shades(count: int) -> list[tuple[float, ...]]:
     return [tuple(shade) for shade in colormaps["viridis"](np.linspace(0.9, 0.0, count))]
 
 
-def panels(title: str, count: int, columns: int = 3) -> tuple[Figure, list[Axes]]:
+def panels(title: str, count: int, columns: int = 3, share_error: bool = True) -> tuple[Figure, list[Axes]]:
     """A figure with a title and ``count`` panels on shared axes."""
     columns = min(columns, count)
     rows = -(-count // columns)
     panel = PANEL if columns > 1 else (2 * PANEL[0], 1.5 * PANEL[1])
-    width = LEFT + columns * panel[0] + (columns - 1) * GAP[0] + RIGHT
+    gap = GAP[0] if share_error else LEFT
+    width = LEFT + columns * panel[0] + (columns - 1) * gap + RIGHT
     height = BOTTOM + rows * panel[1] + (rows - 1) * GAP[1] + TOP
     figure = Figure(figsize=(width, height))
-    axes = list(figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).flat)
+    axes = list(figure.subplots(rows, columns, sharex=True, sharey=share_error, squeeze=False).flat)
     figure.subplots_adjust(
         left=LEFT / width,
         right=1 - RIGHT / width,
         bottom=BOTTOM / height,
         top=1 - TOP / height,
-        wspace=GAP[0] / panel[0],
+        wspace=gap / panel[0],
         hspace=GAP[1] / panel[1],
     )
     for unused in axes[count:]:
@@ -117,5 +119,7 @@ def save(figure: Figure, folder: Path, name: str) -> list[Path]:
     paths = [folder / f"{name}.{kind}" for kind in FORMATS]
     for path in paths:
         with _files.replacing(path) as temporary:
-            figure.savefig(temporary, format=path.suffix[1:], dpi=150)
+            # Without the date: the same data give the same file.
+            about = {"CreationDate": None} if path.suffix == ".pdf" else None
+            figure.savefig(temporary, format=path.suffix[1:], dpi=150, metadata=about)
     return paths

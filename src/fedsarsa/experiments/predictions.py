@@ -1,7 +1,7 @@
 """Predicted error curves of many cells, in processes of their own, stored like the cells themselves."""
 
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from concurrent.futures import Future, ProcessPoolExecutor
 from pathlib import Path
 
@@ -28,11 +28,17 @@ def predict(config: Config, folder: Path) -> xr.Dataset:
     return xr.Dataset({"predicted": prediction.mse.isel(t=times), "predicted_final": final})
 
 
+def keep(config: Config, folder: Path, path: Path) -> xr.Dataset:
+    """The same, stored at ``path``."""
+    prediction = predict(config, folder)
+    _files.write_netcdf(prediction.assign_attrs(fedsarsa_file=KIND), path)
+    return prediction
+
+
 class Predictions:
     """Predictions under way for the cells of one grid."""
 
     def __init__(self, pool: ProcessPoolExecutor, store: Store, cells: Iterable[Cell], folder: Path) -> None:
-        self.store = store
         self.stored: dict[int, xr.Dataset] = {}
         self.coming: dict[int, Future[xr.Dataset]] = {}
         for cell in sorted(cells, key=lambda cell: -cell.work):
@@ -40,16 +46,7 @@ class Predictions:
             if known is not None:
                 self.stored[cell.number] = known
             else:
-                self.coming[cell.number] = pool.submit(predict, cell.config, folder)
-                self.coming[cell.number].add_done_callback(self._keeper(cell.number))
-
-    def _keeper(self, number: int) -> Callable[[Future[xr.Dataset]], None]:
-        def keep(done: Future[xr.Dataset]) -> None:
-            if not done.cancelled() and done.exception() is None:
-                marked = done.result().assign_attrs(fedsarsa_file=KIND)
-                _files.write_netcdf(marked, self.store.path(number))
-
-        return keep
+                self.coming[cell.number] = pool.submit(keep, cell.config, folder, store.path(cell.number))
 
     def beside(self, errors: list[xr.DataArray]) -> list[xr.Dataset]:
         """The prediction for every cell, NaN for cells without one; ``errors`` (run, t) give the times."""

@@ -21,8 +21,8 @@ SEED = 2**40
 _alone = threading.Lock()
 
 
-def reference(config: Config, folder: Path) -> Floats:
-    """theta_ref (d,) of a configuration whose files are in ``folder``.
+def reference(config: Config, folder: Path) -> Floats | None:
+    """theta_ref (d,) of a configuration whose files are in ``folder``; None where agent 0 has none.
 
     The exact fixed point of agent 0; for greedy and epsilon-greedy policies, which may have none or many,
     the average theta-tilde of a long run of agent 0 alone with decaying step sizes.
@@ -35,10 +35,15 @@ def reference(config: Config, folder: Path) -> Floats:
 
 
 @lru_cache(maxsize=64)
-def _reference(fleet: FleetSection, features: FeaturesSection, policy: PolicySection, folder: Path) -> Floats:
+def _reference(
+    fleet: FleetSection, features: FeaturesSection, policy: PolicySection, folder: Path
+) -> Floats | None:
     world, phi, gamma = fleet.build(folder)[0], features.build(), policy.build()
     if not isinstance(gamma, Greedy | EpsilonGreedy):
-        return theory.fixed_point(world, phi, gamma)
+        try:
+            return theory.fixed_point(world, phi, gamma)
+        except ValueError:  # no solution, or a chain with several recurrent classes
+            return None
     algo = FedSARSA(phi, gamma, DECAY)
     history = algo.train(Fleet([world]), LONG_RUN, runs=1, seed=SEED, threads=1, record_every=LONG_RUN)
     long_run: Floats = history.averaged.values[0]

@@ -1,8 +1,9 @@
 """Means over runs, slopes and ratios, with their confidence intervals."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import xarray as xr
@@ -47,12 +48,6 @@ def mean_and_margin(data: xr.DataArray, level: float = LEVEL) -> tuple[xr.DataAr
     return data.mean("run"), quantile * data.std("run", ddof=1) / count**0.5
 
 
-def mean(data: xr.DataArray) -> Estimate:
-    """The mean over ``run`` of data over (run,)."""
-    value, margin = (float(part) for part in mean_and_margin(data))
-    return Estimate(value, value - margin, value + margin)
-
-
 def floor(error: xr.DataArray) -> xr.DataArray:
     """Mean over the last quarter of the curves, (..., run)."""
     return error.sel(t=slice((1 - TAIL) * float(error["t"][-1]), None)).mean("t")
@@ -83,6 +78,30 @@ def slope(x: ArrayLike, y: xr.DataArray) -> Estimate:
         return float(np.polyfit(np.asarray(x, dtype=float), np.log(runs.mean(axis=0)), 1)[0])
 
     return jackknife(fitted, values)
+
+
+def log_slopes(x: Sequence[ArrayLike], y: xr.DataArray) -> list[Estimate]:
+    """Exponents of several factors: log mean-over-runs of ``y`` (point, run) against the logs of ``x``."""
+    factors = np.log(np.asarray(x, dtype=float))
+    design = np.vstack([factors, np.ones(factors.shape[1])]).T
+    values = y.transpose("run", ...).values
+
+    def fitted(place: int, runs: Floats) -> float:
+        return float(np.linalg.lstsq(design, np.log(runs.mean(axis=0)), rcond=None)[0][place])
+
+    return [jackknife(partial(fitted, place), values) for place in range(len(factors))]
+
+
+def mean_ratio(top: xr.DataArray, bottom: xr.DataArray) -> Estimate:
+    """Geometric mean over points of mean(top) / mean(bottom), both (point, run), runs paired."""
+    both = np.stack([one.transpose("run", ...).values for one in (top, bottom)], axis=1)
+
+    def logarithm(runs: Floats) -> float:
+        means = np.log(runs.mean(axis=0))
+        return float((means[0] - means[1]).mean())
+
+    found = jackknife(logarithm, both)
+    return Estimate(*(math.exp(x) for x in (found.value, found.low, found.high)))
 
 
 def squared_distance(theta: xr.DataArray, point: Floats) -> Estimate:

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -17,13 +18,13 @@ from fedsarsa.federation.history import History
 
 
 def final_error(sweep: Sweep) -> Callable[[Cell, History], xr.DataArray]:
-    """Squared distance of the final central parameter to the reference, (run,)."""
+    """Squared distance of the final central parameter to the reference, (run,); NaN where there is none."""
 
     def measure(cell: Cell, history: History) -> xr.DataArray:
-        error: xr.DataArray = ((history.final - reference(cell.config, sweep.grid.folder)) ** 2).sum(
-            "d", skipna=False
-        )
-        return error
+        theta = reference(cell.config, sweep.grid.folder)
+        where = math.nan if theta is None else theta
+        error: xr.DataArray = ((history.final - where) ** 2).sum("d", skipna=False)
+        return error.assign_attrs(failed=int((history.failed_at >= 0).sum()))
 
     return measure
 
@@ -35,7 +36,7 @@ def rows(sweep: Sweep, errors: Sequence[xr.DataArray]) -> tuple[list[str], list[
     for cell, error in zip(sweep.grid.cells, errors, strict=True):
         mean, margin = (float(x) for x in mean_and_margin(error))
         values = [label(value) for value in cell.values.values()]
-        failed, file = int(error.isnull().sum()), sweep.store.path(cell.number)
+        failed, file = error.attrs["failed"], sweep.store.path(cell.number)
         table.append([*values, f"{mean:.6g}", f"{margin:.2g}", str(failed), file.name])
     return names, table
 
@@ -43,7 +44,10 @@ def rows(sweep: Sweep, errors: Sequence[xr.DataArray]) -> tuple[list[str], list[
 def table(sweep: Sweep, errors: Sequence[xr.DataArray]) -> Table:
     """The rows as a table for the terminal."""
     names, content = rows(sweep, errors)
-    result = Table(caption="final error: squared distance of the central parameter to agent 0's fixed point")
+    result = Table(
+        caption="final error: squared distance of the central parameter to where agent 0 would settle alone "
+        "(its fixed point; a long run's average for policies that jump), nan where that is nowhere"
+    )
     for name in names:
         result.add_column(name, justify="right")
     for row in content:

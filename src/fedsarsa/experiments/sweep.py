@@ -5,7 +5,7 @@ killed or cut off goes on with the cells that are missing, those begun from thei
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +19,8 @@ from fedsarsa.experiments.store import Store
 from fedsarsa.federation.engines.cpu import available_cores
 from fedsarsa.federation.history import History
 from fedsarsa.federation.training import Interrupted, held_interrupt
+
+MARK = "cell"  # the attribute of a history that says which cell it is of
 
 T = TypeVar("T")
 Labelled = TypeVar("Labelled", xr.DataArray, xr.Dataset)
@@ -44,7 +46,14 @@ class Sweep:
 
     def history(self, cell: Cell) -> History | None:
         """The history of a cell, or None if it has not been trained."""
-        return self.store.get(cell.number, History.load)
+
+        def load(path: Path) -> History:
+            history = History.load(path)
+            if history.data.attrs.get(MARK) != cell.digest():
+                raise ValueError(f"{path}: expected the history of {cell}, got that of another cell")
+            return history
+
+        return self.store.get(cell.number, load)
 
 
 @contextmanager
@@ -71,9 +80,9 @@ def run(
     threads = threads or available_cores()
     workers = min(threads, len(cells))
 
-    def work(cell: Cell) -> T | None:
+    def work(cell: Cell) -> T:
         if pressed.is_set():
-            return None
+            raise Interrupted("interrupted")
         history = sweep.history(cell) or train(sweep, cell, threads // workers, report)
         report(cells=1)
         return measure(cell, history)
@@ -81,15 +90,13 @@ def run(
     with held_interrupt() as pressed, ThreadPoolExecutor(workers) as pool:
         order = sorted(cells, key=lambda cell: -cell.work)
         futures = {cell.number: pool.submit(work, cell) for cell in order}
-        try:
-            measured = [futures[cell.number].result() for cell in cells]
-        except BaseException:
+        done, _ = wait(futures.values(), return_when=FIRST_EXCEPTION)
+        failed = [future for future in done if future.exception() is not None]
+        if failed:
             pressed.set()  # the others stop at their next stretch
-            raise
-    results = [one for one in measured if one is not None]
-    if len(results) < len(cells):
-        raise Interrupted("interrupted")
-    return results
+            errors = [error for future in failed if (error := future.exception()) is not None]
+            raise next((error for error in errors if not isinstance(error, Interrupted)), errors[0])
+    return [futures[cell.number].result() for cell in cells]
 
 
 def train(sweep: Sweep, cell: Cell, threads: int, report: Report) -> History:
@@ -115,6 +122,7 @@ def train(sweep: Sweep, cell: Cell, threads: int, report: Report) -> History:
         )
     except (ValueError, TypeError) as error:
         raise ValueError(f"cell with {cell}: {error}") from error
+    history.data.attrs[MARK] = cell.digest()
     history.save(sweep.store.path(cell.number))
     checkpoint.unlink(missing_ok=True)
     return history

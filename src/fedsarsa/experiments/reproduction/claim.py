@@ -5,7 +5,9 @@ from dataclasses import dataclass
 
 from fedsarsa.experiments.statistics import Estimate
 
-HOLDS, PARTLY, FAILS, OPEN = "holds", "holds in part", "does not hold", "cannot be tested here"
+HOLDS, PARTLY, FAILS = "holds", "holds in part", "does not hold"
+UNCLEAR = "inconclusive"  # the confidence interval is too wide to tell
+OPEN = "condition not met"  # so that the claim says nothing about this setting
 
 
 @dataclass(frozen=True)
@@ -33,14 +35,25 @@ class Claim:
     figure: str = ""
 
 
-# A power law counts as one if the confidence interval of its exponent comes this near.
+# A power law counts as one if the confidence interval of its exponent comes this near, ...
 EXPONENT = 0.1
+# ... and is narrow enough to tell: not further away than this on either side.
+WIDEST = 0.25
 
 
 def power(estimate: Estimate, exponent: float) -> str:
     """Whether an estimated exponent agrees with the claimed one; terms of higher order shift it a little."""
-    agrees = estimate.low <= exponent + EXPONENT and estimate.high >= exponent - EXPONENT
-    return HOLDS if agrees else FAILS
+    if not (estimate.low <= exponent + EXPONENT and estimate.high >= exponent - EXPONENT):
+        return FAILS
+    narrow = estimate.low >= exponent - WIDEST and estimate.high <= exponent + WIDEST
+    return HOLDS if narrow else UNCLEAR
+
+
+def within(estimate: Estimate, low: float, high: float) -> str:
+    """Whether a number is known to lie between two others."""
+    if estimate.low >= low and estimate.high <= high:
+        return HOLDS
+    return FAILS if estimate.low > high or estimate.high < low else UNCLEAR
 
 
 def by_level(good: Iterable[float], bad: Iterable[float]) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 import xarray as xr
 
 from fedsarsa import _files, theory
+from fedsarsa._version import __version__
 from fedsarsa.experiments import store, sweep
 from fedsarsa.experiments.grid import Cell, Grid
 from fedsarsa.experiments.predictions import Predictions
@@ -52,7 +53,7 @@ def compute(
         coming: dict[str, Predictions] = {}
         for name in wanted:
             sweeps[name] = stack.enter_context(sweep.opened(grids[name], out / "cells" / name, say))
-        for name in set(wanted) & set(PREDICTED):
+        for name in (name for name in wanted if name in PREDICTED):
             kept = store.opened(out / "predictions" / name, grids[name].identity(), say)
             shown = predicted_cells(name, grids[name], scale)
             coming[name] = Predictions(pool, stack.enter_context(kept), shown, grids[name].folder)
@@ -70,6 +71,7 @@ def compute(
 
 def _measure(cell: Cell, history: History) -> xr.Dataset:
     theta = reference(cell.config, Path())
+    assert theta is not None  # the published worlds have fixed points
     distance = ((history.final - theta) ** 2).sum("d", skipna=False)
     measured = {"error": history.mse(theta), "final": history.final, "final_error": distance}
     if "averaged" in history.data:
@@ -97,7 +99,17 @@ def predicted_cells(name: str, grid: Grid, scale: Scale) -> list[Cell]:
     return [cell for cell in grid.cells if shown(cell)]
 
 
-def write(data: Mapping[str, xr.Dataset], path: Path) -> None:
+def write(data: Mapping[str, xr.Dataset], scale: Scale, seed: int, path: Path) -> None:
     """Write the datasets as groups of one netCDF file, atomically."""
+    about = {
+        "fedsarsa_version": __version__,
+        "seed": str(seed),
+        "scale": repr(scale),
+        "error": "squared distance of the central parameter to the reference",
+        "predicted": "mean of error, from theory",
+        "eps_p": "level of kernel heterogeneity; of both where there is no eps_r",
+        "radius": "of the projection; NaN: none",
+    }
+    tree = xr.DataTree.from_dict({name: part.drop_encoding() for name, part in data.items()})
     with _files.replacing(path) as temporary:
-        xr.DataTree.from_dict(dict(data)).to_netcdf(temporary, engine="h5netcdf")
+        tree.assign_attrs(about).to_netcdf(temporary, engine="h5netcdf")

@@ -17,8 +17,6 @@ class Exact:
 
     Attributes
     ----------
-    eps_p, eps_r : float
-        Measured, by the paper's definitions.
     own, central, federated : (d,)
         Fixed point of agent 0, of the central MDP, and the root of the averaged semi-gradients.
     apart, bound : float
@@ -30,8 +28,6 @@ class Exact:
     """
 
     level: float
-    eps_p: float
-    eps_r: float
     own: Floats
     central: Floats
     federated: Floats
@@ -56,8 +52,6 @@ def exact(level: float, agents: int, seed: int) -> Exact:
     step = next(condition for condition in constants.conditions if condition.name == "step size as printed")
     return Exact(
         level=level,
-        eps_p=fleet.eps_p,
-        eps_r=fleet.eps_r,
         own=np.asarray(constants.theta_each[0]),
         central=constants.theta_star,
         federated=bounds.federated,

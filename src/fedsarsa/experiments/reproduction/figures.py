@@ -32,7 +32,7 @@ def drawings(scale: Scale) -> dict[str, Drawing]:
     for name, figure in panels.figures(scale).items():
         found[name] = Drawing(
             title=f"{figure.title} ({figure.label})",
-            text=figure.note,
+            text=f"Mean over runs with 95% bands; dashed: predicted before training. {figure.note}".strip(),
             needs=tuple(sorted({panel.source for panel in figure.panels})),
             draw=partial(paper_figures.draw, figure),
             code=(panels.figures, paper_figures.draw),

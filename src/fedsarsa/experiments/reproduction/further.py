@@ -24,7 +24,7 @@ def personalisation(fleet: Fleet, start: Floats, seed: int) -> xr.DataArray:
     algo = FedSARSA(step_size=DECAY, sync_every=None)
     own = np.stack([theory.fixed_point(world, algo.features, algo.policy) for world in fleet])
     runs, dim = start.shape
-    other = seed + 2**32  # with the federation's random numbers, agents would walk its paths again
+    other = (seed + 2**32) % 2**64  # with the federation's random numbers, agents would walk its paths again
     errors = np.empty((2, len(ALONE), runs, len(fleet)))
     for row, origin in enumerate((start, np.zeros_like(start))):
         theta = np.broadcast_to(origin[:, None, :], (runs, len(fleet), dim))

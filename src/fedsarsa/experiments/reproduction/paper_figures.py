@@ -27,9 +27,9 @@ def draw(figure: FigureOfPaper, data: Mapping[str, xr.Dataset]) -> Figure:
         plots.decorate(place, panel.title)
         place.margins(x=0)
     plots.finish(axes, plots.STEPS, plots.ERROR)
-    runs = data[source].sizes["run"]
-    extra = [("predicted", plots.PREDICTED)] if predicted is not None else []
+    extra = [(f"mean of {data[source].sizes['run']} runs", {"color": "grey"}), ("95% band", plots.BAND)]
+    if predicted is not None:
+        extra.append(("predicted", plots.PREDICTED))
     entries = [(NAMES[along].format(value), colours[value]) for value in values]
-    entries[0] = (f"mean of {runs} runs, 95% band:  {entries[0][0]}", entries[0][1])
     plots.legend(canvas, entries, extra)
     return canvas

@@ -9,16 +9,17 @@ from dataclasses import asdict
 from html import escape
 from importlib.metadata import version
 from pathlib import Path
+from types import ModuleType
 
 from fedsarsa._version import __version__
 from fedsarsa.experiments.reproduction import claims as table
 from fedsarsa.experiments.reproduction import data, figure_claims, settings, theory_claims
-from fedsarsa.experiments.reproduction.claim import FAILS, HOLDS, OPEN, PARTLY, Claim
+from fedsarsa.experiments.reproduction.claim import FAILS, HOLDS, OPEN, PARTLY, UNCLEAR, Claim
 from fedsarsa.experiments.reproduction.figures import Drawing
 from fedsarsa.experiments.reproduction.settings import Scale
 
 PACKAGES = ("numpy", "scipy", "numba", "xarray", "matplotlib")
-SIGNS = {HOLDS: "&#10003;", PARTLY: "&#9680;", FAILS: "&#10007;", OPEN: "&#8211;"}
+SIGNS = {UNCLEAR: "?", HOLDS: "&#10003;", PARTLY: "&#9680;", FAILS: "&#10007;", OPEN: "&#8211;"}
 STYLE = """
 :root { color-scheme: light; }
 body { font: 16px/1.5 system-ui, sans-serif; color: #222; }
@@ -28,12 +29,13 @@ h3 { margin-top: 2rem; }
 table { border-collapse: collapse; width: 100%; font-size: 0.9rem; }
 th, td { text-align: left; vertical-align: top; padding: 0.45rem 0.5rem; border-bottom: 1px solid #ddd; }
 td small { color: #555; } td.number { white-space: nowrap; }
+.wide { overflow-x: auto; }
 figure { margin: 1rem 0; } figure img { max-width: 100%; height: auto; }
 .holds { color: #00614d; } .part { color: #7a5200; } .fails { color: #9c1f00; } .open { color: #444; }
 pre { background: #f6f6f4; padding: 0.8rem; overflow-x: auto; font-size: 0.8rem; line-height: 1.35; }
 a { color: #00538a; } .code { font-size: 0.85rem; }
 """
-CLASSES = {HOLDS: "holds", PARTLY: "part", FAILS: "fails", OPEN: "open"}
+CLASSES = {UNCLEAR: "open", HOLDS: "holds", PARTLY: "part", FAILS: "fails", OPEN: "open"}
 
 
 def page(
@@ -43,11 +45,13 @@ def page(
     scale: Scale,
     seed: int,
     seconds: float,
+    resumed: bool,
 ) -> str:
-    """The whole report; pictures are read from ``folder``."""
+    """The whole report; pictures are read from ``folder``, which may have held results before."""
     counts = ", ".join(f"{sum(claim.verdict == verdict for claim in claims)} {verdict}" for verdict in SIGNS)
     training = (settings.sweeps, data.compute)
-    judging = (table.claims, theory_claims.radius, figure_claims.federation)
+    judging = (table.claims, *_functions(theory_claims), *_functions(figure_claims))
+    origin = "with what an earlier run had left, " if resumed else "from nothing "
     code: dict[str, Callable[..., object]] = {}
     sections = [section(name, drawing, folder, code) for name, drawing in drawings.items()]
     return f"""<!DOCTYPE html>
@@ -55,7 +59,7 @@ def page(
 <link rel="icon" href="data:,"><style>{STYLE}</style></head><body>
 <h1>FedSARSA, reproduced</h1>
 <p>Every simulation figure and every claim of <em>Finite-Time Analysis of On-Policy Heterogeneous Federated
-Reinforcement Learning</em> (Zhang, Wang, Mitra and Anderson, ICLR 2024), computed from nothing by fedsarsa
+Reinforcement Learning</em> (Zhang, Wang, Mitra and Anderson, ICLR 2024), computed {origin}by fedsarsa
 {escape(__version__)} in {seconds:.0f} seconds. Of {len(claims)} claims: {escape(counts)}.</p>
 <h2 id="claims">Claims</h2>
 {claims_table(claims, drawings)}
@@ -85,7 +89,8 @@ def claims_table(claims: Sequence[Claim], drawings: Mapping[str, Drawing]) -> st
             f"<td>{figure}</td></tr>"
         )
     heads = "".join(f"<th>{name}</th>" for name in ("claim", "tested by", "measured", "verdict", "figure"))
-    return f"<table><thead><tr>{heads}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+    table = f"<table><thead><tr>{heads}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+    return f'<div class="wide">{table}</div>'
 
 
 def section(name: str, drawing: Drawing, folder: Path, code: dict[str, Callable[..., object]]) -> str:
@@ -120,7 +125,7 @@ def settings_table(scale: Scale, seed: int, seconds: float) -> str:
     rows |= {
         "seed": seed,
         "time taken": f"{seconds:.1f} s",
-        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
+        "machine": f"{_processor()}, {os.cpu_count()} cores, {platform.system()}",
         "Python": platform.python_version(),
         "fedsarsa": __version__,
     }
@@ -129,6 +134,24 @@ def settings_table(scale: Scale, seed: int, seconds: float) -> str:
         f"<tr><th>{escape(name)}</th><td>{escape(_plain(value))}</td></tr>" for name, value in rows.items()
     )
     return f"<table>{cells}</table>"
+
+
+def _functions(module: ModuleType) -> list[Callable[..., object]]:
+    """The public functions of a module, in their order."""
+    return [
+        one
+        for name, one in vars(module).items()
+        if inspect.isfunction(one) and one.__module__ == module.__name__ and not name.startswith("_")
+    ]
+
+
+def _processor() -> str:
+    """The processor's name where the system tells."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
 
 
 def _plain(value: object) -> str:

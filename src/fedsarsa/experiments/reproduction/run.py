@@ -1,11 +1,14 @@
 """One command: train, predict, draw, judge and report."""
 
+import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from fedsarsa import _files
+from fedsarsa._version import __version__
+from fedsarsa.experiments import store
 from fedsarsa.experiments.processes import processes
 from fedsarsa.experiments.reproduction import data as trained
 from fedsarsa.experiments.reproduction import figures, report
@@ -37,8 +40,9 @@ def reproduce(
     """
     begun = time.perf_counter()
     wanted = figures.chosen(scale, names)
-    _files.writable_directory(out)
-    with processes(available_cores()) as pool:
+    resumed = (out / store.MANIFEST).exists()
+    identity = {"fedsarsa": __version__, "seed": seed, "scale": json.loads(json.dumps(asdict(scale)))}
+    with store.opened(out, identity, say), processes(available_cores()) as pool:
         facts = [] if names else [pool.submit(exact, level, scale.small_team, seed) for level in scale.levels]
         parts = {part for drawing in wanted.values() for part in drawing.needs}
         data = trained.compute(out, scale, seed, parts, pool, say)
@@ -47,7 +51,7 @@ def reproduce(
             for name, drawing in wanted.items()
         ]
         if not names:
-            trained.write(data, out / DATASET)
+            trained.write(data, scale, seed, out / DATASET)
             judged = claims(data, [fact.result() for fact in facts], scale)
             _files.write_text(to_csv(judged), out / CLAIMS)
         for figure in drawn:
@@ -56,5 +60,5 @@ def reproduce(
     if names:
         return Outcome(written, [])
     seconds = time.perf_counter() - begun
-    _files.write_text(report.page(out, wanted, judged, scale, seed, seconds), out / REPORT)
+    _files.write_text(report.page(out, wanted, judged, scale, seed, seconds, resumed), out / REPORT)
     return Outcome([out / REPORT, out / CLAIMS, out / DATASET, *written], judged)

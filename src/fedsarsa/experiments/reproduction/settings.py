@@ -17,7 +17,7 @@ LEVELS = "fleet.eps_p, fleet.eps_r"  # both heterogeneities at the same level
 DECAY = {"kind": "linear-decay", "w": 0.03, "a": 2000.0}
 # Transients fade as 1/T^2, the noise as 1/(NT): before this many steps the transients of large fleets rule.
 SETTLED = 20_000
-# Fleet sizes at which the released program is compared with ours.
+# Fleet sizes for long trainings and for the comparison with the released program.
 COMPARED = (1, 5, 20)
 # Radii of the projection in units of the reference's norm.
 RADII = (0.5, 1.0, 2.0)
@@ -32,7 +32,7 @@ class Scale:
     steps: int = 20_000
     runs: int = 10
     record_every: int = 10
-    horizons: tuple[int, ...] = (5_000, 10_000, 20_000, 40_000, 60_000)
+    horizons: tuple[int, ...] = (5_000, 10_000, 20_000, 40_000, 80_000, 160_000)
     periods: tuple[int, ...] = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
     period_runs: int = 20
     team: int = 20  # agents where one fleet size is looked at
@@ -44,7 +44,7 @@ QUICK = Scale(
     sizes=(1, 2, 5),
     levels=(0.0, 1.0, 2.0),
     runs=6,
-    horizons=(10_000, 20_000, 40_000),
+    horizons=(10_000, 20_000, 80_000),
     periods=(1, 10, 100, 1000),
     period_runs=8,
     small_team=5,
@@ -55,6 +55,7 @@ QUICK = Scale(
 def sweeps(scale: Scale, seed: int, norm: float) -> dict[str, Grid]:
     """Every sweep by its name; ``norm`` is the norm of the softmax reference."""
     levels, sizes, team = list(scale.levels), list(scale.sizes), {"agents": scale.team}
+    compared = [size for size in sizes if size in COMPARED]
     both: dict[str, list[Any]] = {LEVELS: levels, "fleet.agents": sizes}
     fixed = {"policy": {"kind": "fixed", "pi": 0}}
     greedy = {"policy": {"kind": "greedy"}}
@@ -66,7 +67,7 @@ def sweeps(scale: Scale, seed: int, norm: float) -> dict[str, Grid]:
         "ql": ({"algorithm": greedy}, both),
         "decay": (
             {"fleet": {"eps_p": 0.0, "eps_r": 0.0}, "algorithm": {"step_size": DECAY}, "training": last},
-            {"fleet.agents": sizes, "training.steps": list(scale.horizons)},
+            {"fleet.agents": compared, "training.steps": list(scale.horizons)},
         ),
         "period": (
             {"fleet": {"agents": scale.small_team}, "training": {**last, "runs": scale.period_runs}},
@@ -74,7 +75,7 @@ def sweeps(scale: Scale, seed: int, norm: float) -> dict[str, Grid]:
         ),
         "projection": (
             {"fleet": {**team, "eps_p": 0.0, "eps_r": 0.0}},
-            {"algorithm.radius": [None, *(share * norm for share in RADII)]},
+            {"algorithm.radius": ["none", *(share * norm for share in RADII)]},
         ),
         "tabular": (
             {"fleet": small, "algorithm": {"features": {"kind": "one-hot"}, "step_size": 0.1}},
@@ -82,7 +83,7 @@ def sweeps(scale: Scale, seed: int, norm: float) -> dict[str, Grid]:
         ),
         "released": (
             {"algorithm": {"redraw_actions": True}},
-            {LEVELS: [0.0, 1.0], "fleet.agents": [size for size in sizes if size in COMPARED]},
+            {LEVELS: [0.0, 1.0], "fleet.agents": compared},
         ),
     }
     common = {"steps": scale.steps, "runs": scale.runs, "record_every": scale.record_every, "seed": seed}

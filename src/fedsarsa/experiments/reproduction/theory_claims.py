@@ -5,20 +5,31 @@ from collections.abc import Sequence
 import numpy as np
 import xarray as xr
 
-from fedsarsa.experiments.reproduction.claim import FAILS, HOLDS, OPEN, Claim, levels, power
+from fedsarsa.experiments.reproduction.claim import FAILS, HOLDS, OPEN, Claim, levels, power, within
 from fedsarsa.experiments.reproduction.exact import Exact
 from fedsarsa.experiments.reproduction.settings import SETTLED, Scale
-from fedsarsa.experiments.statistics import floor, known, log_slope, ratio, slope, squared_distance
+from fedsarsa.experiments.statistics import (
+    Estimate,
+    floor,
+    known,
+    log_slope,
+    log_slopes,
+    ratio,
+    slope,
+    squared_distance,
+)
 
 # A straight line on logarithmic axes: the rate on the second half of the way differs from that on the first
 # by at most this share.
 STRAIGHT = 0.25
 # More error than this is a cost; less is called little.
-LITTLE = 1.1
+LITTLE = 1.2
+# A single period with more error than this would not fit the trend.
+OUTLIER = 1.5
 # Steps alone at which the head start of a federated parameter is looked at.
 EARLY = 1000
-# A limit counts as theta_* if it is nearer to it than this share of agent 1's own distance.
-NEAR = 0.1
+# A limit counts as theta_* if its squared distance is below this share of agent 1's.
+NEAR = 0.01
 
 
 def perturbation(facts: Sequence[Exact]) -> Claim:
@@ -30,8 +41,10 @@ def perturbation(facts: Sequence[Exact]) -> Claim:
         where="thm:fix-drift",
         quantity="largest distance / bound, over all levels (exact)",
         measured=known(tightest),
-        verdict=HOLDS if tightest <= 1 else FAILS,
-        detail=f"although its own condition is not met here ({unmet})" if unmet else "",
+        verdict=FAILS if tightest > 1 else OPEN if unmet else HOLDS,
+        detail=f"the inequality is true here, though the theorem does not promise it: {unmet}"
+        if unmet
+        else "",
     )
 
 
@@ -103,20 +116,23 @@ def near_optimal(sarsa: xr.Dataset, scale: Scale) -> Claim:
     )
 
 
-def speedup(decay: xr.Dataset) -> Claim:
-    """Corollary ``cor:err-dec``: the error of theta-tilde falls as 1/(NT)."""
+def speedup(decay: xr.Dataset) -> list[Claim]:
+    """Corollary ``cor:err-dec``: the error of theta-tilde falls as 1/(NT), in both factors."""
     settled = decay["averaged"].where(decay["steps"] >= SETTLED, drop=True)
     points = settled.stack(point=("agents", "steps"))
-    fitted = log_slope((points["agents"] * points["steps"]).values, points)
-    return Claim(
-        claim="With a decaying step size the error falls as 1/(NT): linear speedup",
-        where="cor:err-dec",
-        quantity=f"slope of log error of theta-tilde against log NT, T >= {SETTLED}",
-        measured=fitted,
-        verdict=power(fitted, -1.0),
-        detail="before that the transient, of order 1/T^2 and the same for every N, is larger than the noise",
-        figure="decay",
-    )
+    factors = {"N": points["agents"].values, "T": points["steps"].values}
+    return [
+        Claim(
+            claim=f"With a decaying step size the error falls as 1/(NT): as 1/{name}",
+            where="cor:err-dec",
+            quantity=f"exponent of {name} in the error of theta-tilde, T >= {SETTLED}, no heterogeneity",
+            measured=fitted,
+            verdict=power(fitted, -1.0),
+            detail="before that the transient, of order 1/T^2 and the same for all N, exceeds the noise",
+            figure="decay",
+        )
+        for name, fitted in zip(factors, log_slopes(list(factors.values()), points), strict=True)
+    ]
 
 
 def personalised(personal: xr.Dataset, scale: Scale) -> Claim:
@@ -125,13 +141,14 @@ def personalised(personal: xr.Dataset, scale: Scale) -> Claim:
     early = ratio(error.sel(start="federated", steps=EARLY), error.sel(start="scratch", steps=EARLY))
     last = int(error["steps"][-1])
     gain = ratio(error.sel(start="federated", steps=last), error.sel(start="federated", steps=0))
+    late = ratio(error.sel(start="federated", steps=last), error.sel(start="scratch", steps=last))
     return Claim(
         claim="From the federated parameter an agent goes on alone to its own optimum, with a head start",
         where="after cor:err-dec",
         quantity=f"error after {EARLY} steps alone / the same from scratch, level 1, N = {scale.team}",
         measured=early,
         verdict=HOLDS if early.high < 1 and gain.high < 1 else FAILS,
-        detail=f"after {last} steps alone the error is {gain} of the federated one; the head start is gone",
+        detail=f"after {last} steps alone the error is {gain} of the federated one, {late} of the other",
         figure="personalisation",
     )
 
@@ -139,19 +156,20 @@ def personalised(personal: xr.Dataset, scale: Scale) -> Claim:
 def communication(period: xr.Dataset) -> Claim:
     """Local steps save communication without losing accuracy."""
     final = period["final_error"]
-    longest = int(final["sync_every"][-1])
-    ratios = {
-        level: ratio(final.sel(eps_p=level, sync_every=longest), final.sel(eps_p=level, sync_every=1))
-        for level in final["eps_p"].values.tolist()
-    }
-    worst = max(ratios.values(), key=lambda one: one.value)
+    every = final["sync_every"].values
+    longest = int(every[-1])
+    trends = {level: log_slope(every, final.sel(eps_p=level)) for level in final["eps_p"].values.tolist()}
+    worst = max(trends.values(), key=lambda one: one.value)
+    cost = Estimate(*(float(longest**x) for x in (worst.value, worst.low, worst.high)))
+    means = final.mean("run")
+    largest = float((means / means.sel(sync_every=1)).max())
     return Claim(
         claim="Local steps save communication at little cost: client drift is of higher order",
         where="alg, lem:drift",
-        quantity=f"final error with K = {longest} / with K = 1, the largest of {levels(ratios)}",
-        measured=worst,
-        verdict=HOLDS if worst.low <= LITTLE else FAILS,
-        detail=f"{1 - 1 / longest:.1%} of the messages saved; {LITTLE - 1:.0%} more error counts as little",
+        quantity=f"error with K = {longest} / K = 1 by the trend over all K, the larger of {levels(trends)}",
+        measured=cost,
+        verdict=FAILS if largest > OUTLIER else within(cost, 0.0, LITTLE),
+        detail=f"{1 - 1 / longest:.1%} of the messages saved; the largest single ratio is {largest:.3g}",
         figure="period",
     )
 
@@ -160,19 +178,17 @@ def central(sarsa: xr.Dataset, facts: Sequence[Exact], scale: Scale) -> Claim:
     """The algorithm tends to the central MDP's fixed point."""
     fact = facts[-1]
     final = sarsa["final"].sel(eps_p=fact.level, eps_r=fact.level, agents=scale.small_team)
-    to_federated = squared_distance(final, fact.federated)
-    shares = [
-        float(np.linalg.norm(f.federated - f.central) / np.linalg.norm(f.own - f.central))
-        for f in facts
-        if f.level > 0
-    ]
+    own = float(((fact.own - fact.central) ** 2).sum())
+    away, to_limit = (squared_distance(final, point) for point in (fact.central, fact.federated))
+    share = Estimate(*(x / own for x in (away.value, away.low, away.high)))
+    exact = float(((fact.federated - fact.central) ** 2).sum()) / own
     return Claim(
         claim="The algorithm tends to theta_*, the optimum of the central MDP",
         where="thm, sec:cmdp",
-        quantity=f"squared distance of the mean final parameter to theta_*, level {fact.level:g}, "
-        f"N = {scale.small_team}",
-        measured=squared_distance(final, fact.central),
-        verdict=HOLDS if max(shares) < NEAR else FAILS,
+        quantity="squared distance of the mean final parameter to theta_* / that of agent 1's fixed point, "
+        f"level {fact.level:g}, N = {scale.small_team}",
+        measured=share,
+        verdict=within(share, -NEAR, NEAR),
         detail="nearly: its limit is the root of the averaged semi-gradients (squared distance "
-        f"{to_federated}), which is away from theta_* by at most {max(shares):.1%} of agent 1's own distance",
+        f"{to_limit}), and theta_* is away from that by an exact share of {exact:.2g}",
     )
