@@ -111,5 +111,6 @@ def write(data: Mapping[str, xr.Dataset], scale: Scale, seed: int, path: Path) -
         "radius": "of the projection; NaN: none",
     }
     tree = xr.DataTree.from_dict({name: part.drop_encoding() for name, part in data.items()})
+    tree.attrs.update(about)
     with _files.replacing(path) as temporary:
-        tree.assign_attrs(about).to_netcdf(temporary, engine="h5netcdf")
+        tree.to_netcdf(temporary, engine="h5netcdf")

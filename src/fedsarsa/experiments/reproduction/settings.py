@@ -75,7 +75,7 @@ def sweeps(scale: Scale, seed: int, norm: float) -> dict[str, Grid]:
         ),
         "projection": (
             {"fleet": {**team, "eps_p": 0.0, "eps_r": 0.0}},
-            {"algorithm.radius": ["none", *(share * norm for share in RADII)]},
+            {"algorithm.radius": [None, *(share * norm for share in RADII)]},
         ),
         "tabular": (
             {"fleet": small, "algorithm": {"features": {"kind": "one-hot"}, "step_size": 0.1}},
