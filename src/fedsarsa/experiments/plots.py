@@ -41,13 +41,14 @@ def panels(title: str, count: int, columns: int = 3, share_error: bool = True) -
     columns = min(columns, count)
     rows = -(-count // columns)
     panel = PANEL if columns > 1 else (2 * PANEL[0], 1.5 * PANEL[1])
-    gap = GAP[0] if share_error else LEFT
-    width = LEFT + columns * panel[0] + (columns - 1) * gap + RIGHT
+    left = LEFT if share_error else LEFT + 0.2  # small ranges have long tick labels
+    gap = GAP[0] if share_error else left
+    width = left + columns * panel[0] + (columns - 1) * gap + RIGHT
     height = BOTTOM + rows * panel[1] + (rows - 1) * GAP[1] + TOP
     figure = Figure(figsize=(width, height))
     axes = list(figure.subplots(rows, columns, sharex=True, sharey=share_error, squeeze=False).flat)
     figure.subplots_adjust(
-        left=LEFT / width,
+        left=left / width,
         right=1 - RIGHT / width,
         bottom=BOTTOM / height,
         top=1 - TOP / height,
