@@ -23,6 +23,7 @@ _PLACES = {
     "ShiftKernel": "fedsarsa.worlds.kernels",
     "Softmax": "fedsarsa.learning.policies",
     "TabularFeatures": "fedsarsa.learning.features",
+    "control": "fedsarsa.worlds.control",
     "evaluate": "fedsarsa.theory.evaluation",
     "paper": "fedsarsa.worlds.paper",
     "theory": "fedsarsa.theory",
