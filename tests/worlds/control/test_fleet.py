@@ -114,7 +114,7 @@ def test_friction_and_noise_act():
 @pytest.mark.parametrize("name", WORLDS)
 def test_physics_without_measure_neither_hang_nor_crash(name):
     nominal = WORLDS[name]()
-    wild = WORLDS[name](**dict.fromkeys(nominal.varied, 1e+150))
+    wild = WORLDS[name](**dict.fromkeys(nominal.varied, 1e150))
     state = np.full(STATE, 0.1)
     for _ in range(20):
         dynamics.step(wild.kind, pack([wild])[0], state, 1.0, 0.5)

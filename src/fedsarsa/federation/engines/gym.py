@@ -1,0 +1,253 @@
+"""The engine for environments of Gymnasium: Python steps them, one compiled call a step learns for all.
+
+An environment that raises, or answers with something that is not finite, stops its agent: the others go on,
+the server averages without it, and the history says which agent stopped when and why.
+"""
+
+import math
+import warnings
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fedsarsa._checks import Floats
+from fedsarsa._numba import U64
+from fedsarsa.federation import episodic
+from fedsarsa.federation.engines import gym_lanes
+from fedsarsa.federation.engines.cpu import announced, available_cores
+from fedsarsa.federation.engines.gym_lanes import (
+    BROKEN,
+    OVERFLOWN,
+    RUNNING_ON,
+    STOPPED,
+    TERMINATED,
+    TRUNCATED,
+)
+from fedsarsa.federation.engines.reference import project
+from fedsarsa.federation.engines.stepping import Failure, Stepper, stepper
+from fedsarsa.federation.episodic import Episodes, EpisodicProblem
+from fedsarsa.federation.problem import RUNNING, State, Synchronisations, average
+from fedsarsa.learning import random
+from fedsarsa.learning.episodic import desk
+from fedsarsa.learning.step_sizes import step_sizes_at
+from fedsarsa.worlds.gym import GymFleet
+
+
+class GymEngine:
+    """Trains in environments of Gymnasium. ``reports`` tells of agents that stopped."""
+
+    name: ClassVar[str] = "gym"
+
+    def __init__(self, problem: EpisodicProblem) -> None:
+        assert isinstance(problem.fleet, GymFleet)
+        self.problem = problem
+        self.fleet = problem.fleet
+        self.model = problem.model()
+        self.desk = desk(self.model)
+        self.stepper: Stepper | None = None
+        self.reports: list[dict[str, Any]] = []
+        self.observed = len(self.fleet.bounds[0])
+        self.answer = _answering(problem, self.fleet)
+        self.flat = len(self.fleet.observation_space.shape) <= 1
+        self.seed = U64(problem.seed)
+        self.rewards = np.zeros(problem.runs * problem.agents)
+
+    def start(self, state: State) -> None:
+        """Make every environment, and begin every agent's first episode."""
+        with announced():
+            self._begin_all(state, random.START)
+
+    def _begin_all(self, state: State, t: int) -> None:
+        """Make environments and begin an episode in each: the first ones, or after a checkpoint."""
+        worlds = [world for _ in range(self.problem.runs) for world in self.fleet]
+        self.stepper = stepper(worlds, self.fleet.processes, available_cores())
+        held = _held(state)
+        flock = episodic.flock(held, state.actions, slice(None))
+        flock.elapsed[:], flock.gain[:], flock.trace[:], flock.live_count[:] = 0, 0.0, 0.0, 0
+        lanes = np.flatnonzero(held.stopped_at.reshape(-1) == RUNNING)
+        seeds = [self._seed(lane, t) for lane in lanes.tolist()]
+        self._reset(state, flock, lanes.tolist(), seeds, t)
+
+    def _seed(self, lane: int, t: int) -> int:
+        """What the first ``reset(seed=...)`` gets: a function of (seed, run, agent), as all draws are."""
+        run, agent = divmod(lane, self.problem.agents)
+        counter = random.plain_purpose(t, random.FIRST_STATE)
+        return random.plain_words(self.problem.seed, run, agent, counter)[0] >> 33
+
+    def _reset(self, state: State, flock: Any, lanes: list[int], seeds: list[Any], t: int) -> None:
+        """Begin episodes, and draw their first actions."""
+        assert self.stepper is not None
+        begun = []
+        for lane, seen in zip(lanes, self.stepper.reset(lanes, seeds), strict=True):
+            if self._observe(state, flock, lane, seen, t):
+                begun.append(lane)
+        theta = state.theta.reshape(len(flock.elapsed), -1)
+        gym_lanes.begin(
+            self.model,
+            flock,
+            theta,
+            np.array(begun, np.int64),
+            self.problem.agents,
+            self.seed,
+            U64(t),
+            self.desk,
+        )
+
+    def _observe(self, state: State, flock: Any, lane: int, seen: Any, t: int) -> bool:
+        """Take an observation; whether there was one, of finite numbers."""
+        if isinstance(seen, Failure):
+            self._stop(state, lane, t, seen.report)
+            return False
+        flock.seen[lane, : self.observed] = np.ravel(seen)
+        if not np.isfinite(flock.seen[lane, : self.observed]).all():
+            self._stop(state, lane, t, f"observation must be finite, got {seen!r}")
+            return False
+        return True
+
+    def _stop(self, state: State, lane: int, t: int, why: str) -> None:
+        """Stop an agent whose environment failed, and say so."""
+        run, agent = divmod(lane, self.problem.agents)
+        step = 0 if t == random.START else t
+        _held(state).stopped_at[run, agent] = step
+        where = self.fleet[agent].label
+        self.reports.append({"run": run, "agent": agent, "step": step, "environment": where, "why": why})
+        warnings.warn(
+            f"agent {agent} of run {run} stopped at step {step}: {where}: {why}", RuntimeWarning, stacklevel=2
+        )
+
+    def advance(self, state: State, steps: int) -> Synchronisations:
+        """Train every run for ``steps`` more steps, in place."""
+        problem = self.problem
+        if self.stepper is None:  # going on from a checkpoint: environments cannot be saved, and begin anew
+            self._begin_all(state, state.t)
+        times = np.arange(state.t, state.t + steps)
+        step_sizes = step_sizes_at(problem.schedules, times)[problem.schedule_of] * problem.step_factor
+        rounds: list[Floats] = []
+        drifts: list[Floats] = []
+        flock = episodic.flock(_held(state), state.actions, slice(None))
+        size = len(flock.elapsed)
+        self.theta, self.progress = (
+            state.theta.reshape(size, -1),
+            state.progress.reshape(size, state.progress.shape[2]),
+        )
+        self.seen = flock.seen[:, : self.observed]
+        self._list_lanes(state)
+        step_sizes = np.ascontiguousarray(step_sizes.T)
+        with announced():
+            for k, t in enumerate(times.tolist()):
+                if problem.average_offset is not None:
+                    state.weighted_sum += (problem.average_offset + t) * state.central
+                self._step(state, flock, t, step_sizes[k])
+                synchronises = problem.sync_every is not None and (t + 1) % problem.sync_every == 0
+                if synchronises:
+                    drifts.append(self._synchronise(state, t))
+                    rounds.append(state.central.copy())
+                elif problem.average_offset is not None or t + 1 == problem.steps:
+                    self._average(state)
+        state.t += steps
+        shape = (len(rounds), problem.runs)
+        return Synchronisations(
+            central=np.reshape(rounds, (*shape, problem.features.dim)).swapaxes(0, 1),
+            drift=np.reshape(drifts, shape).swapaxes(0, 1),
+        )
+
+    def _step(self, state: State, flock: Any, t: int, step_sizes: Floats) -> None:
+        """One step of every agent that still learns."""
+        assert self.stepper is not None
+        lanes, rewards, ends, seen = self.lanes, self.rewards, self.ends, self.seen
+        for lane, answer in zip(lanes, self.stepper.step(lanes, self.answer(flock, lanes)), strict=True):
+            if type(answer) is Failure:
+                self._stop(state, lane, t, answer.report)
+                ends[lane] = STOPPED
+                continue
+            observation, rewards[lane], terminated, truncated, _ = answer
+            seen[lane] = observation if self.flat else np.ravel(observation)
+            ends[lane] = TERMINATED if terminated else TRUNCATED if truncated else RUNNING_ON
+        over, unsound = gym_lanes.learn(
+            self.model,
+            flock,
+            self.theta,
+            self.progress,
+            rewards,
+            ends,
+            step_sizes,
+            t * self.problem.bins // self.problem.steps,
+            self.seed,
+            U64(t),
+            self.observed,
+            self.desk,
+        )
+        if unsound:
+            self._see_what_is_not_finite(state, t)
+        if over:
+            ended = np.flatnonzero((ends == TERMINATED) | (ends == TRUNCATED)).tolist()
+            self._reset(state, flock, ended, [None] * len(ended), t)
+        if len(lanes) > np.count_nonzero(ends):
+            self._list_lanes(state)
+
+    def _list_lanes(self, state: State) -> None:
+        """The lanes that still learn."""
+        learning = (_held(state).stopped_at == RUNNING) & (state.failed_at[:, None] == RUNNING)
+        self.ends = np.where(learning.reshape(-1), RUNNING_ON, STOPPED).astype(np.uint8)
+        self.lanes = np.flatnonzero(learning).tolist()
+
+    def _see_what_is_not_finite(self, state: State, t: int) -> None:
+        """Stop agents whose environment answered, and runs whose parameters became, what is not finite."""
+        for lane in np.flatnonzero(self.ends == BROKEN).tolist():
+            seen, reward = self.seen[lane], self.rewards[lane]
+            what = "reward" if not math.isfinite(reward) else "observation"
+            got = reward if what == "reward" else seen.tolist()
+            self._stop(state, lane, t, f"{what} must be finite, got {got}")
+        failed = (self.ends == OVERFLOWN).reshape(self.problem.runs, -1).any(axis=1)
+        self._fail(state, failed, t)
+        self._list_lanes(state)
+
+    def _average(self, state: State) -> None:
+        """The weighted average of the agents that have not stopped."""
+        for run in range(self.problem.runs):
+            weights = np.where(_held(state).stopped_at[run] == RUNNING, self.problem.weights, 0.0)
+            if weights.sum() > 0:
+                if not weights.all():
+                    weights = weights / weights.sum()
+                state.central[run] = average(weights, state.theta[run])
+
+    def _synchronise(self, state: State, t: int) -> Floats:
+        """Average, project and broadcast; the drift of every run."""
+        self._average(state)
+        spread = np.sum((state.theta - state.central[:, None]) ** 2, axis=2)
+        drift: Floats = np.where(state.failed_at == RUNNING, spread @ self.problem.weights, np.nan)
+        for run in np.flatnonzero(state.failed_at == RUNNING).tolist():
+            state.central[run] = project(state.central[run], self.problem.radius)
+            state.theta[run] = state.central[run]
+        self._fail(state, ~np.isfinite(state.central).all(axis=1), t)
+        return drift
+
+    def _fail(self, state: State, failed: Any, t: int) -> None:
+        """Note runs whose parameters stopped being finite."""
+        new = failed & (state.failed_at == RUNNING)
+        state.failed_at[new] = t
+        state.theta[new] = np.nan
+        state.central[new] = np.nan
+
+    def close(self) -> None:
+        """Close every environment."""
+        if self.stepper is not None:
+            self.stepper.close()
+            self.stepper = None
+
+
+def _answering(problem: EpisodicProblem, fleet: GymFleet) -> Any:
+    """How lanes' actions are said to their environments."""
+    space = fleet.action_space
+    if problem.features.joint:
+        return lambda flock, lanes: [np.full(space.shape, flock.numbers[lane], space.dtype) for lane in lanes]
+    grid = len(problem.candidates) if fleet.action_bounds is not None else 0
+    if fleet.action_count is None and fleet.action_bounds is None:
+        grid = round(len(problem.candidates) ** (1 / math.prod(space.shape)))
+    actions = fleet.actions(grid)
+    return lambda flock, lanes: [actions[a] for a in flock.actions[lanes].tolist()]
+
+
+def _held(state: State) -> Episodes:
+    assert state.episodes is not None
+    return state.episodes
