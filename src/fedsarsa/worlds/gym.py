@@ -9,6 +9,8 @@ import numpy as np
 
 from fedsarsa import _checks
 from fedsarsa._checks import Floats
+from fedsarsa.worlds import tables
+from fedsarsa.worlds.finite import FiniteMDP
 
 MOST_ACTIONS = 4096  # combinations of several action numbers
 
@@ -60,6 +62,13 @@ class GymWorld:
         finally:
             env.close()
         return Spaces(_observations(observation, self.label), _actions(action, self.label))
+
+    def to_finite(self, discount: float = 0.99, ends: str = tables.RESTART) -> FiniteMDP:
+        """The finite MDP in the environment's own tables (FrozenLake, CliffWalking, Taxi): see ``tables``.
+
+        ``ends`` says what follows a termination: "restart", the next episode, or "absorbing", nothing.
+        """
+        return tables.finite(self, discount, ends)
 
     @property
     def label(self) -> str:

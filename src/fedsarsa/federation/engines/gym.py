@@ -245,7 +245,12 @@ def _answering(problem: EpisodicProblem, fleet: GymFleet) -> Any:
     if fleet.action_count is None and fleet.action_bounds is None:
         grid = round(len(problem.candidates) ** (1 / math.prod(space.shape)))
     actions = fleet.actions(grid)
-    return lambda flock, lanes: [actions[a] for a in flock.actions[lanes].tolist()]
+
+    def answer(flock: Any, lanes: list[int]) -> list[Any]:
+        held = flock.actions.tolist()
+        return [actions[held[lane]] for lane in lanes]
+
+    return answer
 
 
 def _held(state: State) -> Episodes:
