@@ -33,6 +33,7 @@ _PLACES = {
     "control": "fedsarsa.worlds.control",
     "evaluate": "fedsarsa.theory.evaluation",
     "paper": "fedsarsa.worlds.paper",
+    "rollouts": "fedsarsa.federation.rollout",
     "theory": "fedsarsa.theory",
 }
 

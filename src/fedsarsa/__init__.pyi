@@ -4,6 +4,7 @@ from fedsarsa import theory
 from fedsarsa._version import __version__
 from fedsarsa.federation.fedsarsa import FedSARSA
 from fedsarsa.federation.history import History
+from fedsarsa.federation.rollout import rollouts
 from fedsarsa.learning.candidates import GridActions, RandomActions
 from fedsarsa.learning.features import ModuloFeatures, OneHot, TabularFeatures
 from fedsarsa.learning.fourier import FourierBasis
@@ -45,5 +46,6 @@ __all__ = [
     "control",
     "evaluate",
     "paper",
+    "rollouts",
     "theory",
 ]

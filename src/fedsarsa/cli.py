@@ -10,6 +10,8 @@ from rich.console import Console
 from rich.table import Table
 
 from fedsarsa._version import __version__
+from fedsarsa.federation.options import AnyFleet
+from fedsarsa.worlds.fleet import Fleet
 
 app = typer.Typer(
     help="Federated on-policy reinforcement learning across environments that differ.",
@@ -36,6 +38,13 @@ def _version(asked: bool) -> None:
     if asked:
         console.print(f"fedsarsa {__version__}")
         raise typer.Exit
+
+
+def _finite(fleet: AnyFleet) -> Fleet:
+    """A finite fleet, which the theory is about."""
+    if not isinstance(fleet, Fleet):
+        raise ValueError(f"fleet.kind: expected finite worlds ('paper' or 'file') for theory, got {fleet!r}")
+    return fleet
 
 
 @app.callback()
@@ -68,7 +77,10 @@ def train(
     checkpoint, result = out / "checkpoint.nc", out / "history.nc"
     if result.exists():
         raise ValueError(f"{result}: is there already; expected a directory without a history")
-    console.print(f"{len(fleet)} agents, measured eps_p = {fleet.eps_p:.4g}, eps_r = {fleet.eps_r:.4g}")
+    if isinstance(fleet, Fleet):
+        console.print(f"{len(fleet)} agents, measured eps_p = {fleet.eps_p:.4g}, eps_r = {fleet.eps_r:.4g}")
+    else:
+        console.print(str(fleet))
     if checkpoint.exists():
         console.print(f"going on from {checkpoint}")
     try:
@@ -78,6 +90,7 @@ def train(
         command = shlex.join(["fedsarsa", "train", str(config), "--out", str(out)])
         console.print(f"go on with: {command}")
         raise typer.Exit(130) from None
+    history.data.attrs["config"] = config.read_text()  # what ``play`` builds the worlds from
     history.save(result)
     checkpoint.unlink(missing_ok=True)
     console.print(history)
@@ -86,7 +99,34 @@ def train(
             console.print(
                 f"run {run}: parameters stopped being finite at step {step}; try a smaller step size"
             )
+    for report in history.settings.get("stopped", []):
+        console.print("run {run}: agent {agent} stopped at step {step}: {environment}".format(**report))
+        console.print(report["why"])
     console.print(f"wrote {result}")
+    if not isinstance(fleet, Fleet):
+        from fedsarsa.experiments import learning_curves, plots
+
+        figure = learning_curves.figure(history, f"{config.stem}: {history}")
+        for path in plots.save(figure, out, "learning-curve"):
+            console.print(f"wrote {path}")
+
+
+@app.command()
+def play(
+    result: Annotated[Path, typer.Argument(help="What train wrote: its directory, or the history.nc in it.")],
+    gif: Annotated[Path, typer.Option(help="The film to write.")] = Path("play.gif"),
+    agent: Annotated[int, typer.Option(help="In whose world to play.", min=0)] = 0,
+    run: Annotated[int, typer.Option(help="Of which run to take the parameter.", min=0)] = 0,
+    local: Annotated[bool, typer.Option(help="Take the agent's own parameter, not the central one.")] = False,
+    softmax: Annotated[bool, typer.Option(help="Act as in training, not greedily.")] = False,
+    seed: Annotated[int, typer.Option(help="Seed of the episode.", min=0)] = 0,
+) -> None:
+    """Film one episode of a learned policy in an agent's world (control worlds and Gymnasium)."""
+    from fedsarsa.experiments import playing
+
+    film = playing.play(result, agent, run, local, softmax, seed)
+    playing.write_gif(film, gif)
+    console.print(f"agent {agent}: return {film.total:g} in {film.steps} steps; wrote {gif}")
 
 
 @app.command()
@@ -159,7 +199,7 @@ def show_theory(config: Config) -> None:
 
     settings = configs.load(config)
     fleet = settings.fleet.build(config.parent)
-    theory_report.show(console, fleet, settings.algorithm.build(), settings.training.steps)
+    theory_report.show(console, _finite(fleet), settings.algorithm.build(), settings.training.steps)
 
 
 @app.command()
@@ -173,7 +213,7 @@ def plan(
 
     settings = configs.load(config)
     fleet = settings.fleet.build(config.parent)
-    answer = theory.plan(fleet, settings.algorithm.build(), target)
+    answer = theory.plan(_finite(fleet), settings.algorithm.build(), target)
     console.print(str(answer))
 
 

@@ -38,6 +38,16 @@ def test_spaces_of_every_kind():
     assert many.action_count == 4
 
 
+def test_bounds_may_differ():
+    worlds = [
+        fs.GymWorld(Odd, observation=gym.spaces.Box(-a, a, (1,)), action=gym.spaces.Box(-a, a, (1,)))
+        for a in (1, 2)
+    ]
+    fleet = fs.GymFleet(worlds)
+    assert fleet.bounds == ((-2.0,), (2.0,))
+    assert fleet.action_bounds == (-1.0, 1.0)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -57,8 +67,11 @@ def test_other_mistakes():
         fs.GymWorld(3)
     with pytest.raises(TypeError, match=r"must make a gymnasium.Env, got 7"):
         fs.GymFleet([fs.GymWorld(lambda: 7)])
-    with pytest.raises(ValueError, match=r"share spaces: agent 0 has .*agent 1"):
+    with pytest.raises(ValueError, match=r"share actions: agent 0 has .*agent 1"):
         fs.GymFleet([fs.GymWorld(Odd), fs.GymWorld(Odd, action=gym.spaces.Discrete(2))])
+    apart = [gym.spaces.Box(0, 1, (1,)), gym.spaces.Box(2, 3, (1,))]
+    with pytest.raises(ValueError, match="nothing in common"):
+        fs.GymFleet([fs.GymWorld(Odd, action=space) for space in apart])
     with pytest.raises(ValueError, match="at least one GymWorld"):
         fs.GymFleet([])
 

@@ -1,5 +1,6 @@
 """Trainings in episodic worlds: the problem, and what its state holds beyond that of finite worlds."""
 
+import math
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ from fedsarsa._checks import Floats
 from fedsarsa.federation.problem import RUNNING, Problem
 from fedsarsa.learning import episodic
 from fedsarsa.learning.boxes import BoxMap, Integers
+from fedsarsa.learning.policies import Policy
 from fedsarsa.worlds.control import ControlFleet
 from fedsarsa.worlds.control.world import OBSERVATION, STATE
 
@@ -105,11 +107,17 @@ class EpisodicProblem(Problem):
         """What step sizes are multiplied by."""
         return 1 / self.active if self.step_per_feature else 1.0
 
-    def model(self) -> episodic.Model:
-        """What compiled pieces read of the problem."""
+    @property
+    def per_number(self) -> int:
+        """How many values each number of a continuous action has among the candidates."""
+        each: int = round(len(self.candidates) ** (1 / math.prod(self.fleet.action_shape)))
+        return each
+
+    def model(self, policy: Policy | None = None) -> episodic.Model:
+        """What compiled pieces read of the problem, with its own policy or another."""
         return episodic.model(
             self.features,
-            self.policy,
+            policy or self.policy,
             self.candidates,
             self.action_bounds,
             self.fleet.discount,

@@ -205,6 +205,6 @@ def check(features: Any) -> None:
     """Reject what is not a feature map."""
     if not isinstance(features, Features):
         raise TypeError(
-            "features must be OneHot(), ModuloFeatures or TabularFeatures, or for continuous observations "
-            f"TileCoding, FourierBasis or RBF, got {features!r}"
+            f"features must be OneHot(), ModuloFeatures or TabularFeatures, got {features!r}; "
+            "for continuous observations TileCoding, FourierBasis or RBF"
         )

@@ -114,6 +114,22 @@ def _actions(space: Any, label: str) -> Any:
     )
 
 
+def _shared(name: str, spaces: list[Any], lower: Any, upper: Any) -> Any:
+    """The space of all agents: the same, or boxes of one shape whose bounds are put together."""
+    first = spaces[0]
+    for agent, space in enumerate(spaces):
+        boxes = hasattr(first, "low") and hasattr(space, "low") and type(space) is type(first)
+        if space != first and not (boxes and space.shape == first.shape and space.dtype == first.dtype):
+            raise ValueError(f"worlds must share {name}: agent 0 has {first}, agent {agent} {space}")
+    if all(space == first for space in spaces):
+        return first
+    low = lower.reduce([space.low for space in spaces])
+    high = upper.reduce([space.high for space in spaces])
+    if not (low < high).all():
+        raise ValueError(f"worlds must share {name}, got bounds that leave nothing in common")
+    return type(first)(low, high, dtype=first.dtype)
+
+
 class GymFleet(Sequence[GymWorld]):
     """The environments of N agents, which share their spaces, and one discount.
 
@@ -137,13 +153,10 @@ class GymFleet(Sequence[GymWorld]):
         for agent, world in enumerate(self.worlds):
             if not isinstance(world, GymWorld):
                 raise TypeError(f"worlds[{agent}] must be a GymWorld, got {world!r}")
-        first = self.worlds[0].spaces
-        for agent, world in enumerate(self.worlds):
-            if world.spaces != first:
-                raise ValueError(
-                    f"worlds must share spaces: agent 0 has {first}, agent {agent} {world.spaces}"
-                )
-        self.observation_space, self.action_space = first
+        seen, done = ([world.spaces[which] for world in self.worlds] for which in (0, 1))
+        # Bounds may differ as physics do: features reach over all observations, actions are open to all.
+        self.observation_space = _shared("observations", seen, np.minimum, np.maximum)
+        self.action_space = _shared("actions", done, np.maximum, np.minimum)
         self.discount = _checks.number("discount", discount, "a number in (0, 1]")
         if not 0 < self.discount <= 1:
             raise ValueError(f"discount must be a number in (0, 1], got {discount!r}")
@@ -188,6 +201,11 @@ class GymFleet(Sequence[GymWorld]):
         if self.action_count is not None or np.prod(self.action_space.shape) != 1:
             return None
         return float(np.min(self.action_space.low)), float(np.max(self.action_space.high))
+
+    @property
+    def action_shape(self) -> tuple[int, ...]:
+        """The shape of an action."""
+        return tuple(self.action_space.shape)
 
     def actions(self, per_number: int | None) -> list[Any]:
         """Every action as the environment wants it; ``per_number`` values of each continuous number."""

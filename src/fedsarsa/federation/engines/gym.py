@@ -241,10 +241,7 @@ def _answering(problem: EpisodicProblem, fleet: GymFleet) -> Any:
     space = fleet.action_space
     if problem.features.joint:
         return lambda flock, lanes: [np.full(space.shape, flock.numbers[lane], space.dtype) for lane in lanes]
-    grid = len(problem.candidates) if fleet.action_bounds is not None else 0
-    if fleet.action_count is None and fleet.action_bounds is None:
-        grid = round(len(problem.candidates) ** (1 / math.prod(space.shape)))
-    actions = fleet.actions(grid)
+    actions = fleet.actions(problem.per_number)
 
     def answer(flock: Any, lanes: list[int]) -> list[Any]:
         held = flock.actions.tolist()
