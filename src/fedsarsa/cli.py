@@ -237,5 +237,6 @@ def main() -> None:
     except (ValueError, TypeError, OSError) as error:
         if os.environ.get("FEDSARSA_TRACEBACK"):
             raise
-        Console(stderr=True).print(f"fedsarsa: {error}", style="red", highlight=False, markup=False)
+        errors = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
+        errors.print(f"fedsarsa: {error}", style="red")
         raise SystemExit(2) from None
