@@ -154,23 +154,22 @@ def encode(model: Model, inputs: Floats, unit: Floats, index: Integers, value: F
 def look(model: Model, theta: Floats, seen: Floats, desk: Desk) -> bool:
     """Values ``desk.q`` of all candidates at an observation; whether it was outside and clipped."""
     actions, active = len(desk.numbers), model.basis.active
-    if not model.joint:
-        outside = encode(model, seen, desk.unit, desk.places[0], desk.value[0])
-        for c in range(actions):
-            desk.q[c] = 0.0
-        for k in range(active):
-            at, value = desk.places[0, k] * actions, desk.value[0, k]
-            for c in range(actions):
-                desk.q[c] += value * theta[at + c]
-        return outside
     outside = False
+    for row in range(actions if model.joint else 1):
+        if model.joint:
+            seen[model.inputs - 1] = desk.numbers[row]
+        outside |= encode(model, seen, desk.unit, desk.places[row], desk.value[row])
     for c in range(actions):
-        seen[model.inputs - 1] = desk.numbers[c]
-        outside |= encode(model, seen, desk.unit, desk.places[c], desk.value[c])
-        total = 0.0
-        for k in range(active):
-            total += desk.value[c, k] * theta[desk.places[c, k]]
-        desk.q[c] = total
+        desk.q[c] = 0.0
+    if model.joint:
+        for c in range(actions):
+            for k in range(active):
+                desk.q[c] += desk.value[c, k] * theta[desk.places[c, k]]
+        return outside
+    for k in range(active):
+        at, value = desk.places[0, k] * actions, desk.value[0, k]
+        for c in range(actions):
+            desk.q[c] += value * theta[at + c]
     return outside
 
 

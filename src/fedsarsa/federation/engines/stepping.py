@@ -1,8 +1,10 @@
 """Environments of Gymnasium, stepped here or in processes of their own; closed in any case."""
 
 import multiprocessing
+import signal
 import time
 import traceback
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -97,10 +99,12 @@ class Processes:
             for part in range(count):
                 ours, theirs = context.Pipe()
                 own = [world for world, owner in zip(worlds, self.owner, strict=True) if owner == part]
-                child = context.Process(target=_serve, args=(theirs, own), daemon=True)
-                child.start()
-                theirs.close()
                 self.pipes.append(ours)
+                child = context.Process(target=_serve, args=(theirs, own, self.pipes), daemon=True)
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", DeprecationWarning)  # that threads are not forked
+                    child.start()
+                theirs.close()
                 self.children.append(child)
             for pipe in self.pipes:
                 answer = pipe.recv()
@@ -163,8 +167,14 @@ class Processes:
         self.pipes, self.children = [], []
 
 
-def _serve(pipe: Connection, worlds: list[GymWorld]) -> None:
-    """A process's work: make environments, answer until told to stop, close."""
+def _serve(pipe: Connection, worlds: list[GymWorld], others: list[Connection]) -> None:
+    """A process's work: make environments, answer until told to stop, close.
+
+    ``others`` are the parent's ends of all pipes: while a child holds one, no child would see the parent go.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent takes interrupts, between two stretches
+    for other in others:
+        other.close()
     try:
         own = Here(worlds)
     except Exception:
@@ -175,8 +185,8 @@ def _serve(pipe: Connection, worlds: list[GymWorld]) -> None:
         while (message := pipe.recv()) is not None:
             what, lanes, arguments = message
             pipe.send(own.reset(lanes, arguments) if what == "reset" else own.step(lanes, arguments))
-    except (EOFError, KeyboardInterrupt):
-        pass  # the parent is gone, or takes the interrupt itself
+    except EOFError:
+        pass  # the parent is gone
     finally:
         own.close()
 
