@@ -10,6 +10,7 @@ group, returns are those of the same sixteen agents.
 import argparse
 import json
 import time
+import warnings
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,28 +20,28 @@ from matplotlib.figure import Figure
 
 import fedsarsa as fs
 from fedsarsa import _files
-from fedsarsa.experiments import config
+from fedsarsa.experiments import config, learning_curves
 
 HERE = Path(__file__).parent
 GOALS = {"cart-pole": 400, "mountain-car": -150, "acrobot": -120}
 LEVELS = (0.1, 0.3, 0.5)
 SIZES = (1, 4, 16, 64)
 AGENTS = 16
+BINS = 100
 BEGIN, END = "<!-- numbers: begin -->", "<!-- numbers: end -->"
 
 
 def curve(histories):
-    """Mean return of the episodes of the sixteen agents in each bin of time."""
-    returns = sum(h.data.returns.isel(agent=slice(0, AGENTS)).sum(("run", "agent")).values for h in histories)
-    episodes = sum(
-        h.data.episodes.isel(agent=slice(0, AGENTS)).sum(("run", "agent")).values for h in histories
-    )
-    return np.where(episodes > 0, returns / np.maximum(episodes, 1), np.nan)
+    """Mean over the sixteen agents, and over runs, of an agent's mean return in each bin of time."""
+    each = [learning_curves.coarse(h, BINS).isel(agent=slice(0, AGENTS)) for h in histories]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # bins in which no episode ended have no mean
+        return np.nanmean(np.concatenate([one.values for one in each], axis=1), axis=(0, 1))
 
 
-def worth(fleet, algo, theta, greedy=True):
+def worth(fleet, algo, theta):
     """Mean greedy return of each agent, (N,)."""
-    return fs.rollouts(fleet, algo, theta, episodes=50, greedy=greedy).mean_return.values
+    return fs.rollouts(fleet, algo, theta, episodes=50).mean_return.values
 
 
 def study(name, level, steps, runs):
@@ -65,11 +66,10 @@ def study(name, level, steps, runs):
             histories = [together.train(everyone[:size], **options)]
             locals_[size] = np.repeat(histories[0].final.values[:, None], AGENTS, axis=1)
         result["curves"][size] = curve(histories).tolist()
-        t = histories[0].data.bin_end.values
+        t = learning_curves.coarse(histories[0], BINS)["t"].values
     more = {"steps": steps // 5, "runs": runs, "record_every": 10**9, "seed": 1}
     locals_["personal"] = alone.train(sixteen, theta0=locals_[16], **more).local.values
-    longer = {"steps": steps // 5, "runs": runs, "record_every": 10**9, "seed": 1}
-    locals_["alone, longer"] = alone.train(sixteen, theta0=locals_[1], **longer).local.values
+    locals_["alone, longer"] = alone.train(sixteen, theta0=locals_[1], **more).local.values
     for key, theta in locals_.items():
         each = np.mean([worth(sixteen, together, theta[run]) for run in range(runs)], axis=0)
         result["returns"][key] = each.tolist()
@@ -78,10 +78,10 @@ def study(name, level, steps, runs):
 
 
 def reached(result, size, goal):
-    """Steps per agent until the mean return of the last five bins has reached the goal."""
-    smooth = np.convolve(np.nan_to_num(result["curves"][size], nan=-1e9), np.ones(5) / 5, "valid")
-    hit = np.flatnonzero(smooth >= goal)
-    return f"{result['t'][hit[0] + 4]:,}".replace(",", " ") if len(hit) else "not reached"
+    """Steps per agent until the mean return has reached the goal in two bins of time in a row."""
+    above = np.array(result["curves"][size]) >= goal
+    hit = np.flatnonzero(above[1:] & above[:-1])
+    return f"{result['t'][hit[0]]:,}".replace(",", " ") if len(hit) else "not reached"
 
 
 def figure(name, results):
@@ -89,10 +89,16 @@ def figure(name, results):
     shades = colormaps["viridis"](np.linspace(0.85, 0.0, len(SIZES)))
     for axes, result in zip(drawn.subplots(1, len(results), sharey=True), results, strict=True):
         for size, shade in zip(SIZES, shades, strict=True):
-            axes.plot(result["t"], result["curves"][size], color=shade, linewidth=1.2, label=f"N = {size}")
+            axes.plot(
+                np.array(result["t"]) / 1000,
+                result["curves"][size],
+                color=shade,
+                linewidth=1.2,
+                label=f"N = {size}",
+            )
         axes.axhline(GOALS[name], color="0.5", linewidth=0.6, linestyle="--")
         axes.set_title(f"physics differ by {result['level']:.0%}", fontsize="small")
-        axes.set_xlabel("steps per agent")
+        axes.set_xlabel("thousand steps per agent")
         axes.grid(alpha=0.3, linewidth=0.5)
         axes.margins(x=0)
     drawn.axes[0].set_ylabel("return of an episode")
