@@ -1,6 +1,6 @@
 """The three control examples, ten seeds each, beside the same agents alone: returns and steps to the goal.
 
-    python examples/control-targets.py
+python examples/control-targets.py
 """
 
 from dataclasses import replace

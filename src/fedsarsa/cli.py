@@ -10,7 +10,6 @@ from rich.console import Console
 from rich.table import Table
 
 from fedsarsa._version import __version__
-from fedsarsa.federation.options import AnyFleet
 from fedsarsa.worlds.fleet import Fleet
 
 app = typer.Typer(
@@ -38,13 +37,6 @@ def _version(asked: bool) -> None:
     if asked:
         console.print(f"fedsarsa {__version__}")
         raise typer.Exit
-
-
-def _finite(fleet: AnyFleet) -> Fleet:
-    """A finite fleet, which the theory is about."""
-    if not isinstance(fleet, Fleet):
-        raise ValueError(f"fleet.kind: expected finite worlds ('paper' or 'file') for theory, got {fleet!r}")
-    return fleet
 
 
 @app.callback()
@@ -199,7 +191,7 @@ def show_theory(config: Config) -> None:
 
     settings = configs.load(config)
     fleet = settings.fleet.build(config.parent)
-    theory_report.show(console, _finite(fleet), settings.algorithm.build(), settings.training.steps)
+    theory_report.show(console, configs.finite(fleet), settings.algorithm.build(), settings.training.steps)
 
 
 @app.command()
@@ -213,7 +205,7 @@ def plan(
 
     settings = configs.load(config)
     fleet = settings.fleet.build(config.parent)
-    answer = theory.plan(_finite(fleet), settings.algorithm.build(), target)
+    answer = theory.plan(configs.finite(fleet), settings.algorithm.build(), target)
     console.print(str(answer))
 
 

@@ -27,6 +27,7 @@ from fedsarsa.experiments.continuous import (
 from fedsarsa.experiments.section import Section
 from fedsarsa.federation import engines
 from fedsarsa.federation.fedsarsa import FedSARSA
+from fedsarsa.federation.options import AnyFleet
 from fedsarsa.learning import features, policies, step_sizes
 from fedsarsa.worlds import paper
 from fedsarsa.worlds.finite import FiniteMDP
@@ -282,6 +283,13 @@ class Config(Section):
     fleet: FleetSection = PaperFleet()
     algorithm: Algorithm = Algorithm()
     training: Training = Training()
+
+
+def finite(fleet: AnyFleet) -> Fleet:
+    """A fleet of finite worlds, which theory and errors are about."""
+    if not isinstance(fleet, Fleet):
+        raise ValueError(f"fleet.kind: expected finite worlds ('paper' or 'file') for theory, got {fleet!r}")
+    return fleet
 
 
 def load(path: Path) -> Config:

@@ -6,10 +6,11 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from fedsarsa.experiments.plots import SIZE
+from fedsarsa.experiments.plots import STEPS
 from fedsarsa.experiments.statistics import mean_and_margin
 from fedsarsa.federation.history import History
 
+SIZE = (6.4, 4.0)  # inches
 POINTS = 50  # points of a curve: bins of time are put together
 
 
@@ -41,7 +42,7 @@ def figure(history: History, title: str) -> Figure:
     axes.plot([], [], color="0.6", linewidth=0.5, label="agents")
     axes.margins(x=0)
     axes.grid(alpha=0.3, linewidth=0.5)
-    axes.set_xlabel("steps per agent, $t$")
+    axes.set_xlabel(STEPS)
     axes.set_ylabel("return of an episode")
     axes.set_title(title, fontsize="small", wrap=True)
     axes.legend(frameon=False, fontsize="small")

@@ -6,7 +6,15 @@ from pathlib import Path
 
 from fedsarsa import theory
 from fedsarsa._checks import Floats
-from fedsarsa.experiments.config import Config, FeaturesSection, FleetSection, PaperFleet, PolicySection
+from fedsarsa.experiments.config import (
+    Config,
+    FeaturesSection,
+    FleetSection,
+    PaperFleet,
+    PolicySection,
+    finite,
+)
+from fedsarsa.experiments.continuous import ControlSection, GymSection
 from fedsarsa.federation.fedsarsa import FedSARSA
 from fedsarsa.learning.policies import EpsilonGreedy, Greedy
 from fedsarsa.learning.step_sizes import LinearDecay
@@ -30,13 +38,15 @@ def reference(config: Config, folder: Path) -> Floats:
     fleet = config.fleet
     if isinstance(fleet, PaperFleet):  # agent 0 is the nominal world at every level
         fleet = fleet.model_copy(update={"agents": 1, "eps_p": 0.0, "eps_r": 0.0})
+    if isinstance(fleet, ControlSection | GymSection):
+        finite(fleet.build(folder))  # says that there is no such parameter
     with _alone:  # threads would compute the same one side by side
         return _reference(fleet, config.algorithm.features, config.algorithm.policy, folder)
 
 
 @lru_cache(maxsize=64)
 def _reference(fleet: FleetSection, features: FeaturesSection, policy: PolicySection, folder: Path) -> Floats:
-    world, phi, gamma = fleet.build(folder)[0], features.build(), policy.build()
+    world, phi, gamma = finite(fleet.build(folder))[0], features.build(), policy.build()
     if not isinstance(gamma, Greedy | EpsilonGreedy):
         return theory.fixed_point(world, phi, gamma)
     algo = FedSARSA(phi, gamma, DECAY)

@@ -15,7 +15,7 @@ from fedsarsa.federation.engines.control_lanes import Control, Herd, first_state
 from fedsarsa.federation.engines.cpu import announced
 from fedsarsa.federation.episodic import EpisodicProblem, flock
 from fedsarsa.federation.fedsarsa import FedSARSA
-from fedsarsa.federation.options import EpisodicFleet, as_fleet
+from fedsarsa.federation.options import EpisodicFleet, any_fleet
 from fedsarsa.federation.problem import first_state as empty_state
 from fedsarsa.learning import episodic, random
 from fedsarsa.learning.episodic import Desk, Model
@@ -53,7 +53,7 @@ def rollouts(
         ``returns`` and ``lengths`` (agent, episode); ``mean_return``, ``margin`` (half the width of its 95%
         confidence interval) and ``mean_length`` over ``agent``.
     """
-    fleet = as_fleet(fleet)  # type: ignore[assignment]
+    fleet = any_fleet(fleet)  # type: ignore[assignment]
     episodes = _checks.integer("episodes", episodes, least=1)
     problem = algo.problem(fleet, 1, episodes, seed)
     if not isinstance(problem, EpisodicProblem):
