@@ -8,7 +8,6 @@ group, returns are those of the same sixteen agents.
 """
 
 import argparse
-import json
 import time
 import warnings
 from dataclasses import replace
@@ -144,8 +143,6 @@ def main():
             begun = time.perf_counter()
             results.append(study(name, level, arguments.steps, arguments.runs))
             print(f"{name}, {level:.0%}: {time.perf_counter() - begun:.0f} s", flush=True)
-        with _files.replacing(folder / f"{name}.json") as temporary:
-            temporary.write_text(json.dumps(results))
         with _files.replacing(folder / f"{name}.png") as temporary:
             figure(name, results).savefig(temporary, format="png", dpi=150)
         tables.append(table(name, results))

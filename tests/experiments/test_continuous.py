@@ -10,7 +10,8 @@ import fedsarsa as fs
 from fedsarsa.experiments import config, learning_curves
 from tests.experiments.test_cli import command
 
-EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.toml"))
+FOLDER = Path(__file__).parents[2] / "examples"
+EXAMPLES = [path for path in sorted(FOLDER.glob("*.toml")) if "[sweep" not in path.read_text()]
 
 CART = """
 [fleet]
@@ -67,7 +68,7 @@ def test_train_and_play(tmp_path):
 
 
 def test_gymnasium_environments_from_a_configuration(tmp_path):
-    text = (Path(__file__).parents[2] / "examples" / "gymnasium.toml").read_text()
+    text = (FOLDER / "gymnasium.toml").read_text()
     toml, out = tmp_path / "pendulum.toml", tmp_path / "out"
     toml.write_text(text.replace("10_000", "400"))
     done = command("train", toml, "--out", out)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fedsarsa._checks import Floats
 from fedsarsa.federation.problem import RUNNING, Problem
-from fedsarsa.learning import episodic
+from fedsarsa.learning import episodic_layout
 from fedsarsa.learning.boxes import BoxMap, Integers
 from fedsarsa.learning.policies import Policy
 from fedsarsa.worlds.control import ControlFleet
@@ -113,9 +113,9 @@ class EpisodicProblem(Problem):
         each: int = round(len(self.candidates) ** (1 / math.prod(self.fleet.action_shape)))
         return each
 
-    def model(self, policy: Policy | None = None) -> episodic.Model:
+    def model(self, policy: Policy | None = None) -> episodic_layout.Model:
         """What compiled pieces read of the problem, with its own policy or another."""
-        return episodic.model(
+        return episodic_layout.model(
             self.features,
             policy or self.policy,
             self.candidates,
@@ -172,7 +172,7 @@ class EpisodicProblem(Problem):
         ]
 
 
-def flock(episodes: Episodes, actions: NDArray[np.uint32], runs: slice) -> episodic.Flock:
+def flock(episodes: Episodes, actions: NDArray[np.uint32], runs: slice) -> episodic_layout.Flock:
     """The rows of the lanes of some runs: views on the state."""
     rows = {}
     for field in fields(episodes):
@@ -182,7 +182,7 @@ def flock(episodes: Episodes, actions: NDArray[np.uint32], runs: slice) -> episo
             rows[field.name] = own.reshape(lanes if own.ndim == 2 else (lanes, own.shape[2]))
     if rows["live_count"].ndim == 2:  # no traces
         rows["live_count"] = rows["live_count"].reshape(0)
-    return episodic.Flock(actions=actions[runs].reshape(-1), **rows)
+    return episodic_layout.Flock(actions=actions[runs].reshape(-1), **rows)
 
 
 def variables(problem: EpisodicProblem, episodes: Episodes) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from fedsarsa.federation.fedsarsa import FedSARSA
 from fedsarsa.federation.options import EpisodicFleet, any_fleet
 from fedsarsa.federation.problem import first_state as empty_state
 from fedsarsa.learning import episodic, random
-from fedsarsa.learning.episodic import Desk, Model
+from fedsarsa.learning.episodic_layout import Desk, Model, desk
 from fedsarsa.learning.policies import Greedy, Policy
 from fedsarsa.worlds.control import ControlFleet, dynamics
 from fedsarsa.worlds.control.world import pack
@@ -105,7 +105,7 @@ def _play_control(problem: EpisodicProblem, policy: Policy, theta: Floats) -> tu
         fleet.world.kind, pack(fleet.worlds), np.array([world.time_limit for world in fleet]), 1, 1
     )
     with announced():
-        _roll(control, model, herd, U64(problem.seed ^ EVALUATION), episodic.desk(model))
+        _roll(control, model, herd, U64(problem.seed ^ EVALUATION), desk(model))
     shape = (problem.runs, problem.agents)
     return herd.flock.gain.reshape(shape).T.copy(), herd.flock.elapsed.reshape(shape).T.copy()
 

@@ -16,7 +16,7 @@ from fedsarsa.federation.engines.cpu import announced, available_cores, stretch_
 from fedsarsa.federation.engines.layout import Plan, Stretch, Team
 from fedsarsa.federation.episodic import EpisodicProblem
 from fedsarsa.federation.problem import RUNNING, State, Synchronisations
-from fedsarsa.learning.episodic import desk
+from fedsarsa.learning.episodic_layout import desk
 from fedsarsa.learning.step_sizes import step_sizes_at
 from fedsarsa.worlds.control import ControlFleet
 from fedsarsa.worlds.control.world import pack

@@ -14,7 +14,7 @@ from fedsarsa.federation.engines.layout import Plan, Stretch, Team
 from fedsarsa.federation.problem import RUNNING
 from fedsarsa.learning import episodic, random
 from fedsarsa.learning.boxes import Integers
-from fedsarsa.learning.episodic import Desk, Flock, Model
+from fedsarsa.learning.episodic_layout import Desk, Flock, Model
 from fedsarsa.worlds.control import dynamics
 
 

@@ -28,7 +28,7 @@ from fedsarsa.federation.engines.stepping import Failure, Stepper, stepper
 from fedsarsa.federation.episodic import Episodes, EpisodicProblem
 from fedsarsa.federation.problem import RUNNING, State, Synchronisations, average
 from fedsarsa.learning import random
-from fedsarsa.learning.episodic import desk
+from fedsarsa.learning.episodic_layout import desk
 from fedsarsa.learning.step_sizes import step_sizes_at
 from fedsarsa.worlds.gym import GymFleet
 

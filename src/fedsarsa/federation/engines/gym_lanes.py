@@ -9,7 +9,7 @@ from fedsarsa._checks import Floats
 from fedsarsa._numba import U64, kernel
 from fedsarsa.learning import episodic, random
 from fedsarsa.learning.boxes import Integers
-from fedsarsa.learning.episodic import Desk, Flock, Model
+from fedsarsa.learning.episodic_layout import Desk, Flock, Model
 
 # What became of a lane's step: no step, then what its environment reported, then what ``learn`` found:
 # an answer that is not finite, parameters that are not.
