@@ -15,16 +15,20 @@ MADE, CLOSED = [], []
 class Corridor(gym.Env):
     """One state, one step an episode, reward 1; it ends by termination or by truncation."""
 
-    def __init__(self, terminates=True, fails_at=None, observation=0.0, reward=1.0, wrong_at=None):
+    def __init__(
+        self, terminates=True, fails_at=None, observation=0.0, reward=1.0, wrong_at=None, no_reset_after=None
+    ):
         self.observation_space = gym.spaces.Box(-1.0, 1.0, (1,))
         self.action_space = gym.spaces.Discrete(1)
         self.terminates, self.fails_at, self.wrong_at = terminates, fails_at, wrong_at
-        self.observation, self.reward = observation, reward
+        self.observation, self.reward, self.no_reset_after = observation, reward, no_reset_after
         self.t = 0
         MADE.append(self)
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
+        if self.t == self.no_reset_after:
+            raise OSError("the motor is stuck")
         self.first_seed = seed if seed is not None else self.first_seed
         return np.zeros(1, np.float32), {}
 
@@ -94,6 +98,22 @@ def test_an_environment_that_raises_stops_its_agent_and_the_others_learn():
     assert (report["agent"], report["step"]) == (1, 24)
     assert int(history.data.episodes.sel(agent=0).sum()) == 400
     assert int(history.data.episodes.sel(agent=1).sum()) == 24
+
+
+def test_an_environment_that_does_not_reset_stops_its_agent():
+    worlds = [fs.GymWorld(Corridor), fs.GymWorld(Corridor, no_reset_after=30)]
+    with pytest.warns(RuntimeWarning, match="the motor is stuck"):
+        history = algorithm().train(fs.GymFleet(worlds, 0.5, processes=0), 400, runs=2)
+    assert history.data.stopped_at.values.tolist() == [[-1, 29], [-1, 29]]
+    assert history.data.lengths.sum("bin").values.tolist() == [[400, 30], [400, 30]]
+    assert history.final.max("d").values == pytest.approx([1.0, 1.0], abs=1e-6)
+
+
+def test_parameters_that_overflow_end_a_run():
+    fleet = fs.GymFleet([fs.GymWorld(Corridor, terminates=False)] * 2, 0.5)
+    history = fs.FedSARSA(fs.TileCoding(1, 1), fs.Greedy(), 1e200, 5).train(fleet, 50, runs=2)
+    assert (history.failed_at >= 0).all()
+    assert np.isnan(history.final).all()
 
 
 def test_what_is_learned_is_kept_when_every_environment_has_failed():

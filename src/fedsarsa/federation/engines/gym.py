@@ -50,6 +50,7 @@ class GymEngine:
         self.answer = _answering(problem, self.fleet)
         self.flat = len(self.fleet.observation_space.shape) <= 1
         self.seed = U64(problem.seed)
+        self.stale = True  # whether lanes have stopped since they were listed
         self.rewards = np.zeros(problem.runs * problem.agents)
 
     def start(self, state: State) -> None:
@@ -109,6 +110,7 @@ class GymEngine:
         run, agent = divmod(lane, self.problem.agents)
         step = 0 if t == random.START else t
         _held(state).stopped_at[run, agent] = step
+        self.stale = True
         where = self.fleet[agent].label
         self.reports.append({"run": run, "agent": agent, "step": step, "environment": where, "why": why})
         warnings.warn(
@@ -154,6 +156,8 @@ class GymEngine:
     def _step(self, state: State, flock: Any, t: int, step_sizes: Floats) -> None:
         """One step of every agent that still learns."""
         assert self.stepper is not None
+        if self.stale:
+            self._list_lanes(state)
         lanes, rewards, ends, seen = self.lanes, self.rewards, self.ends, self.seen
         for lane, answer in zip(lanes, self.stepper.step(lanes, self.answer(flock, lanes)), strict=True):
             if type(answer) is Failure:
@@ -182,11 +186,10 @@ class GymEngine:
         if over:
             ended = np.flatnonzero((ends == TERMINATED) | (ends == TRUNCATED)).tolist()
             self._reset(state, flock, ended, [None] * len(ended), t)
-        if len(lanes) > np.count_nonzero(ends):
-            self._list_lanes(state)
 
     def _list_lanes(self, state: State) -> None:
         """The lanes that still learn."""
+        self.stale = False
         learning = (_held(state).stopped_at == RUNNING) & (state.failed_at[:, None] == RUNNING)
         self.ends = np.where(learning.reshape(-1), RUNNING_ON, STOPPED).astype(np.uint8)
         self.lanes = np.flatnonzero(learning).tolist()
@@ -200,7 +203,6 @@ class GymEngine:
             self._stop(state, lane, t, f"{what} must be finite, got {got}")
         failed = (self.ends == OVERFLOWN).reshape(self.problem.runs, -1).any(axis=1)
         self._fail(state, failed, t)
-        self._list_lanes(state)
 
     def _average(self, state: State) -> None:
         """The weighted average of the agents that have not stopped."""
@@ -226,6 +228,7 @@ class GymEngine:
         """Note runs whose parameters stopped being finite."""
         new = failed & (state.failed_at == RUNNING)
         state.failed_at[new] = t
+        self.stale |= bool(new.any())
         state.theta[new] = np.nan
         state.central[new] = np.nan
 
