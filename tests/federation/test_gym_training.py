@@ -109,6 +109,26 @@ def test_an_environment_that_does_not_reset_stops_its_agent():
     assert history.final.max("d").values == pytest.approx([1.0, 1.0], abs=1e-6)
 
 
+class Old(Corridor):
+    def step(self, action):
+        observation, reward, terminated, _, info = super().step(action)
+        return observation, reward, terminated, info
+
+
+class Wide(Corridor):
+    def step(self, action):
+        return np.zeros(3, np.float32), *super().step(action)[1:]
+
+
+@pytest.mark.parametrize("made", [Old, Wide])
+def test_answers_of_another_form_stop_the_agent(made):
+    with pytest.warns(RuntimeWarning, match="agent 1 of run 0 stopped at step 0.*not as its spaces say"):
+        history = algorithm().train(
+            fs.GymFleet([fs.GymWorld(Corridor), fs.GymWorld(made)], 0.5, processes=0), 300, runs=1
+        )
+    assert float(history.final.max()) == pytest.approx(1.0, abs=1e-6)
+
+
 def test_parameters_that_overflow_end_a_run():
     fleet = fs.GymFleet([fs.GymWorld(Corridor, terminates=False)] * 2, 0.5)
     history = fs.FedSARSA(fs.TileCoding(1, 1), fs.Greedy(), 1e200, 5).train(fleet, 50, runs=2)

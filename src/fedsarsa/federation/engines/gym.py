@@ -164,8 +164,15 @@ class GymEngine:
                 self._stop(state, lane, t, answer.report)
                 ends[lane] = STOPPED
                 continue
-            observation, rewards[lane], terminated, truncated, _ = answer
-            seen[lane] = observation if self.flat else np.ravel(observation)
+            try:
+                observation, rewards[lane], terminated, truncated, _ = answer
+                seen[lane] = observation if self.flat else np.ravel(observation)
+            except (TypeError, ValueError) as error:
+                self._stop(
+                    state, lane, t, f"step answered {answer!r}, which is not as its spaces say: {error}"
+                )
+                ends[lane] = STOPPED
+                continue
             ends[lane] = TERMINATED if terminated else TRUNCATED if truncated else RUNNING_ON
         over, unsound = gym_lanes.learn(
             self.model,
