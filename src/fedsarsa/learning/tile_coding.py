@@ -132,7 +132,7 @@ class Tiles:
             self.tilings,
             self.weight,
             bins=self.bins,
-            offsets=self.offsets,
+            offsets=np.ascontiguousarray(self.offsets.T),
             strides=self.strides,
             tiles=self.tiles,
             slots=self.slots,
@@ -158,12 +158,16 @@ class Tiles:
 @piece
 def encode(c: Coefficients, unit: Floats, index: Integers, value: Floats) -> None:
     """The active tiles at ``unit``."""
-    inputs = len(c.bins)
     each = c.tiles if c.slots == 0 else c.slots
     for k in range(c.active):
-        cell = np.int64(0)
-        for i in range(inputs):
-            cell += np.int64(unit[i] * c.bins[i] + c.offsets[k, i]) * c.strides[i]
+        value[k] = 0.0
+    # Tile numbers as floats, which hold them exactly: over all grids at once, with vector instructions.
+    for i in range(len(c.bins)):
+        place, stride = unit[i] * c.bins[i], np.float64(c.strides[i])
+        for k in range(c.active):
+            value[k] += np.floor(place + c.offsets[i, k]) * stride
+    for k in range(c.active):
+        cell = np.int64(value[k])
         if c.slots > 0:
             cell = np.int64((((U64(cell) * _ODD) >> _HALF) * U64(c.slots)) >> _HALF)
         index[k] = k * each + cell

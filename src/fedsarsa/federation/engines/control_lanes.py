@@ -101,8 +101,11 @@ def local_steps(
         # What theta-tilde gives to the steps of this round after this one: a + t each.
         remaining = stretch.steps - 1 - step + stretch.left
         rest = remaining * (plan.offset + t + step + 0.5 * (remaining + 1))
+        run, agent = low // agents, low % agents - 1
         for lane in range(low, high):
-            run, agent = lane // agents, lane % agents
+            agent += 1
+            if agent == agents:
+                run, agent = run + 1, 0
             if team.failed_at[run] != RUNNING:
                 continue
             size = step_sizes[plan.schedule[agent], column + step]
