@@ -98,7 +98,8 @@ def train(
     if not isinstance(fleet, Fleet):
         from fedsarsa.experiments import learning_curves, plots
 
-        figure = learning_curves.figure(history, f"{config.stem}: {history}")
+        title = f"{config.stem}: {len(fleet)} agents, {history.data.sizes['run']} runs"
+        figure = learning_curves.figure(history, title)
         for path in plots.save(figure, out, "learning-curve"):
             console.print(f"wrote {path}")
 

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 import fedsarsa as fs
-from fedsarsa.experiments import config, learning_curves
+from fedsarsa.experiments import config, learning_curves, plots
 from tests.experiments.test_cli import command
 
 FOLDER = Path(__file__).parents[2] / "examples"
@@ -135,3 +135,11 @@ def test_coarse_curves_keep_every_episode():
     np.testing.assert_allclose(curve[:, :, 0], first["returns"] / first["episodes"])
     figure = learning_curves.figure(history, "carts")
     assert len(figure.axes[0].lines) == 4
+
+
+@pytest.mark.parametrize(("steps", "runs"), [(5, 1), (5, 2), (300, 1)])
+def test_figures_of_few_episodes_or_none(steps, runs, tmp_path):
+    group = fs.control.fleet("Pendulum", 2)
+    algo = fs.FedSARSA(fs.TileCoding(2, 2), fs.Softmax(1.0), actions=fs.GridActions(2))
+    plots.save(learning_curves.figure(algo.train(group, steps, runs), "short"), tmp_path, "curve")
+    assert (tmp_path / "curve.png").stat().st_size > 0

@@ -39,6 +39,10 @@ def figure(history: History, title: str) -> Figure:
     )
     axes.plot(curve["t"], mean, color="tab:blue", linewidth=1.6, label="fleet")
     axes.fill_between(curve["t"], mean - margin, mean + margin, color="tab:blue", alpha=0.25, linewidth=0)
+    known = agents.values[np.isfinite(agents.values)]
+    if known.size and np.ptp(known) > 0:  # a band of two runs may reach far beyond
+        room = 0.05 * np.ptp(known)
+        axes.set_ylim(known.min() - room, known.max() + room)
     axes.plot([], [], color="0.6", linewidth=0.5, label="agents")
     axes.margins(x=0)
     axes.grid(alpha=0.3, linewidth=0.5)

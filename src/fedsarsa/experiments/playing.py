@@ -1,5 +1,6 @@
 """Films of learned policies: one episode in one agent's world."""
 
+import os
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,6 +60,7 @@ def play(
 
 def film(problem: EpisodicProblem, player: Player, agent: int, seed: int) -> Film:
     """One episode of ``player`` in an agent's world."""
+    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pictures only: no window, and no screen needed
     fleet, world = problem.fleet, problem.fleet[agent]
     env: Any
     if isinstance(world, ControlWorld):
