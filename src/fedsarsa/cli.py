@@ -10,7 +10,6 @@ from rich.console import Console
 from rich.table import Table
 
 from fedsarsa._version import __version__
-from fedsarsa.worlds.fleet import Fleet
 
 app = typer.Typer(
     help="Federated on-policy reinforcement learning across environments that differ.",
@@ -60,6 +59,7 @@ def train(
     from fedsarsa import _files
     from fedsarsa.experiments import config as configs
     from fedsarsa.federation.training import Interrupted
+    from fedsarsa.worlds.fleet import Fleet
 
     settings = configs.load(config)
     fleet = settings.fleet.build(config.parent)
