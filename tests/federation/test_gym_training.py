@@ -129,6 +129,30 @@ def test_answers_of_another_form_stop_the_agent(made):
     assert float(history.final.max()) == pytest.approx(1.0, abs=1e-6)
 
 
+class LostStart(Corridor):
+    def reset(self, *, seed=None, options=None):
+        seen, info = super().reset(seed=seed, options=options)
+        return seen + (np.float32(np.nan) if self.t == 8 else 0), info
+
+
+class WideStart(Corridor):
+    def reset(self, *, seed=None, options=None):
+        _, info = super().reset(seed=seed, options=options)
+        return np.zeros(3 if self.t == 8 else 1, np.float32), info
+
+
+@pytest.mark.parametrize(
+    ("made", "message"),
+    [(LostStart, r"observation must be finite, got \[nan\]"), (WideStart, "not as its space says")],
+)
+def test_first_observations_that_are_wrong_stop_the_agent(made, message):
+    worlds = [fs.GymWorld(Corridor), fs.GymWorld(made)]
+    with pytest.warns(RuntimeWarning, match=f"agent 1 of run 0 stopped at step 7.*{message}"):
+        history = algorithm().train(fs.GymFleet(worlds, 0.5, processes=0), 300, runs=1)
+    assert history.data.episodes.sum("bin").values.tolist() == [[300, 8]]
+    assert float(history.final.max()) == pytest.approx(1.0, abs=1e-6)
+
+
 def test_parameters_that_overflow_end_a_run():
     fleet = fs.GymFleet([fs.GymWorld(Corridor, terminates=False)] * 2, 0.5)
     history = fs.FedSARSA(fs.TileCoding(1, 1), fs.Greedy(), 1e200, 5).train(fleet, 50, runs=2)

@@ -51,7 +51,9 @@ class GymEngine:
         self.flat = len(self.fleet.observation_space.shape) <= 1
         self.seed = U64(problem.seed)
         self.stale = True  # whether lanes have stopped since they were listed
-        self.rewards = np.zeros(problem.runs * problem.agents)
+        lanes = problem.runs * problem.agents
+        self.rewards = np.zeros(lanes)
+        self.first, self.begins = np.zeros((lanes, self.observed)), np.zeros(lanes, np.bool)
 
     def start(self, state: State) -> None:
         """Make every environment, and begin every agent's first episode."""
@@ -67,7 +69,7 @@ class GymEngine:
         flock.elapsed[:], flock.gain[:], flock.trace[:], flock.live_count[:] = 0, 0.0, 0.0, 0
         lanes = np.flatnonzero(held.stopped_at.reshape(-1) == RUNNING)
         seeds = [self._seed(lane, t) for lane in lanes.tolist()]
-        self._reset(state, flock, lanes.tolist(), seeds, t)
+        self._begin(state, flock, lanes.tolist(), seeds, t)
 
     def _seed(self, lane: int, t: int) -> int:
         """What the first ``reset(seed=...)`` gets: a function of (seed, run, agent), as all draws are."""
@@ -75,35 +77,22 @@ class GymEngine:
         counter = random.plain_purpose(t, random.FIRST_STATE)
         return random.plain_words(self.problem.seed, run, agent, counter)[0] >> 33
 
-    def _reset(self, state: State, flock: Any, lanes: list[int], seeds: list[Any], t: int) -> None:
-        """Begin episodes, and draw their first actions."""
+    def _begin(self, state: State, flock: Any, lanes: list[int], seeds: list[Any], t: int) -> None:
+        """Begin first episodes, and draw their first actions."""
         assert self.stepper is not None
         begun = []
         for lane, seen in zip(lanes, self.stepper.reset(lanes, seeds), strict=True):
-            if self._observe(state, flock, lane, seen, t):
+            if isinstance(seen, Failure):
+                self._stop(state, lane, t, seen.report)
+                continue
+            flock.seen[lane, : self.observed] = np.ravel(seen)
+            if np.isfinite(flock.seen[lane, : self.observed]).all():
                 begun.append(lane)
+            else:
+                self._stop(state, lane, t, f"observation must be finite, got {seen!r}")
         theta = state.theta.reshape(len(flock.elapsed), -1)
-        gym_lanes.begin(
-            self.model,
-            flock,
-            theta,
-            np.array(begun, np.int64),
-            self.problem.agents,
-            self.seed,
-            U64(t),
-            self.desk,
-        )
-
-    def _observe(self, state: State, flock: Any, lane: int, seen: Any, t: int) -> bool:
-        """Take an observation; whether there was one, of finite numbers."""
-        if isinstance(seen, Failure):
-            self._stop(state, lane, t, seen.report)
-            return False
-        flock.seen[lane, : self.observed] = np.ravel(seen)
-        if not np.isfinite(flock.seen[lane, : self.observed]).all():
-            self._stop(state, lane, t, f"observation must be finite, got {seen!r}")
-            return False
-        return True
+        agents, which = self.problem.agents, np.array(begun, np.int64)
+        gym_lanes.begin(self.model, flock, theta, which, agents, self.seed, U64(t), self.desk)
 
     def _stop(self, state: State, lane: int, t: int, why: str) -> None:
         """Stop an agent whose environment failed, and say so."""
@@ -174,25 +163,42 @@ class GymEngine:
                 ends[lane] = STOPPED
                 continue
             ends[lane] = TERMINATED if terminated else TRUNCATED if truncated else RUNNING_ON
-        over, unsound = gym_lanes.learn(
+        ended = [lane for lane in lanes if ends[lane] > RUNNING_ON]
+        if ended:
+            self._reset(state, ended, t)
+        unsound = gym_lanes.learn(
             self.model,
             flock,
             self.theta,
             self.progress,
             rewards,
             ends,
+            self.first,
+            self.begins,
             step_sizes,
             t * self.problem.bins // self.problem.steps,
             self.seed,
             U64(t),
-            self.observed,
             self.desk,
         )
         if unsound:
             self._see_what_is_not_finite(state, t)
-        if over:
-            ended = np.flatnonzero((ends == TERMINATED) | (ends == TRUNCATED)).tolist()
-            self._reset(state, flock, ended, [None] * len(ended), t)
+
+    def _reset(self, state: State, lanes: list[int], t: int) -> None:
+        """Begin the next episodes of ``lanes``; those that fail learn from their last step, and stop."""
+        assert self.stepper is not None
+        for lane, seen in zip(lanes, self.stepper.reset(lanes, [None] * len(lanes)), strict=True):
+            self.begins[lane] = False
+            if type(seen) is Failure:
+                self._stop(state, lane, t, seen.report)
+                continue
+            try:
+                self.first[lane] = seen if self.flat else np.ravel(seen)
+                self.begins[lane] = True
+            except (TypeError, ValueError) as error:
+                self._stop(
+                    state, lane, t, f"reset answered {seen!r}, which is not as its space says: {error}"
+                )
 
     def _list_lanes(self, state: State) -> None:
         """The lanes that still learn."""
@@ -204,10 +210,11 @@ class GymEngine:
     def _see_what_is_not_finite(self, state: State, t: int) -> None:
         """Stop agents whose environment answered, and runs whose parameters became, what is not finite."""
         for lane in np.flatnonzero(self.ends == BROKEN).tolist():
-            seen, reward = self.seen[lane], self.rewards[lane]
-            what = "reward" if not math.isfinite(reward) else "observation"
-            got = reward if what == "reward" else seen.tolist()
-            self._stop(state, lane, t, f"{what} must be finite, got {got}")
+            if math.isfinite(self.rewards[lane]):
+                got = f"observation must be finite, got {self.seen[lane].tolist()}"
+            else:
+                got = f"reward must be finite, got {self.rewards[lane]}"
+            self._stop(state, lane, t, got)
         failed = (self.ends == OVERFLOWN).reshape(self.problem.runs, -1).any(axis=1)
         self._fail(state, failed, t)
 

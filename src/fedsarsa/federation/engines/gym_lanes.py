@@ -34,20 +34,21 @@ def learn(
     progress: Floats,
     rewards: Floats,
     ends: NDArray[np.uint8],
+    first: Floats,
+    begins: NDArray[np.bool],
     step_sizes: Floats,
     span: int,
     seed: int,
     t: int,
-    observed: int,
     desk: Desk,
-) -> tuple[int, int]:
-    """Steps 2 to 4 of every lane, and the end of episodes that are over.
+) -> int:
+    """Steps 2 to 4 of every lane; where its episode is over, the end of it and the first action of the next.
 
-    ``step_sizes`` (N,) are the agents'. How many episodes ended, and how many lanes are not finite: those
-    are marked in ``ends``.
+    ``step_sizes`` (N,) are the agents'; ``first`` (L, observed) holds the observations with which the lanes
+    that ``begins`` marks begin their next episode. How many lanes are not finite; ``ends`` says which.
     """
-    agents = len(step_sizes)
-    over = unsound = 0
+    agents, observed = len(step_sizes), first.shape[1]
+    unsound = 0
     for lane in range(len(rewards)):
         end = ends[lane]
         if end == STOPPED:
@@ -86,5 +87,13 @@ def learn(
             unsound += 1
         elif end != RUNNING_ON:
             episodic.end_episode(flock, lane, span)
-            over += 1
-    return over, unsound
+            if begins[lane]:
+                for i in range(observed):
+                    flock.seen[lane, i] = first[lane, i]
+                    finite &= math.isfinite(first[lane, i])
+                if finite:
+                    episodic.begin(model, flock, lane, theta[lane], seed, run, agent, U64(t), desk)
+                else:
+                    ends[lane] = BROKEN
+                    unsound += 1
+    return unsound
