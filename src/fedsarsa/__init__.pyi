@@ -4,33 +4,48 @@ from fedsarsa import theory
 from fedsarsa._version import __version__
 from fedsarsa.federation.fedsarsa import FedSARSA
 from fedsarsa.federation.history import History
+from fedsarsa.federation.rollout import rollouts
+from fedsarsa.learning.candidates import GridActions, RandomActions
 from fedsarsa.learning.features import ModuloFeatures, OneHot, TabularFeatures
+from fedsarsa.learning.fourier import FourierBasis
 from fedsarsa.learning.policies import EpsilonGreedy, FixedPolicy, Greedy, Softmax
+from fedsarsa.learning.rbf import RBF
 from fedsarsa.learning.step_sizes import ConstantStep, LinearDecay, PiecewiseDecay
+from fedsarsa.learning.tile_coding import TileCoding
 from fedsarsa.theory.evaluation import evaluate
-from fedsarsa.worlds import paper
+from fedsarsa.worlds import control, paper
 from fedsarsa.worlds.finite import FiniteMDP
 from fedsarsa.worlds.fleet import Fleet
+from fedsarsa.worlds.gym import GymFleet, GymWorld
 from fedsarsa.worlds.kernels import ShiftKernel
 
 __all__ = [
+    "RBF",
     "ConstantStep",
     "EpsilonGreedy",
     "FedSARSA",
     "FiniteMDP",
     "FixedPolicy",
     "Fleet",
+    "FourierBasis",
     "Greedy",
+    "GridActions",
+    "GymFleet",
+    "GymWorld",
     "History",
     "LinearDecay",
     "ModuloFeatures",
     "OneHot",
     "PiecewiseDecay",
+    "RandomActions",
     "ShiftKernel",
     "Softmax",
     "TabularFeatures",
+    "TileCoding",
     "__version__",
+    "control",
     "evaluate",
     "paper",
+    "rollouts",
     "theory",
 ]

@@ -23,6 +23,7 @@ PACKAGE = Path(__file__).parent
 COMPILED = (
     "_numba.py",
     "worlds/alias.py",
+    "worlds/control/*.py",
     "learning/*.py",
     "federation/problem.py",
     "federation/engines/*.py",

@@ -59,6 +59,7 @@ def train(
     from fedsarsa import _files
     from fedsarsa.experiments import config as configs
     from fedsarsa.federation.training import Interrupted
+    from fedsarsa.worlds.fleet import Fleet
 
     settings = configs.load(config)
     fleet = settings.fleet.build(config.parent)
@@ -68,7 +69,10 @@ def train(
     checkpoint, result = out / "checkpoint.nc", out / "history.nc"
     if result.exists():
         raise ValueError(f"{result}: is there already; expected a directory without a history")
-    console.print(f"{len(fleet)} agents, measured eps_p = {fleet.eps_p:.4g}, eps_r = {fleet.eps_r:.4g}")
+    if isinstance(fleet, Fleet):
+        console.print(f"{len(fleet)} agents, measured eps_p = {fleet.eps_p:.4g}, eps_r = {fleet.eps_r:.4g}")
+    else:
+        console.print(str(fleet))
     if checkpoint.exists():
         console.print(f"going on from {checkpoint}")
     try:
@@ -78,6 +82,7 @@ def train(
         command = shlex.join(["fedsarsa", "train", str(config), "--out", str(out)])
         console.print(f"go on with: {command}")
         raise typer.Exit(130) from None
+    history.data.attrs["config"] = config.read_text()  # what ``play`` builds the worlds from
     history.save(result)
     checkpoint.unlink(missing_ok=True)
     console.print(history)
@@ -86,7 +91,35 @@ def train(
             console.print(
                 f"run {run}: parameters stopped being finite at step {step}; try a smaller step size"
             )
+    for report in history.settings.get("stopped", []):
+        console.print("run {run}: agent {agent} stopped at step {step}: {environment}".format(**report))
+        console.print(report["why"])
     console.print(f"wrote {result}")
+    if not isinstance(fleet, Fleet):
+        from fedsarsa.experiments import learning_curves, plots
+
+        title = f"{config.stem}: {len(fleet)} agents, {history.data.sizes['run']} runs"
+        figure = learning_curves.figure(history, title)
+        for path in plots.save(figure, out, "learning-curve"):
+            console.print(f"wrote {path}")
+
+
+@app.command()
+def play(
+    result: Annotated[Path, typer.Argument(help="What train wrote: its directory, or the history.nc in it.")],
+    gif: Annotated[Path, typer.Option(help="The film to write.")] = Path("play.gif"),
+    agent: Annotated[int, typer.Option(help="In whose world to play.", min=0)] = 0,
+    run: Annotated[int, typer.Option(help="Of which run to take the parameter.", min=0)] = 0,
+    local: Annotated[bool, typer.Option(help="Take the agent's own parameter, not the central one.")] = False,
+    softmax: Annotated[bool, typer.Option(help="Act as in training, not greedily.")] = False,
+    seed: Annotated[int, typer.Option(help="Seed of the episode.", min=0)] = 0,
+) -> None:
+    """Film one episode of a learned policy in an agent's world (control worlds and Gymnasium)."""
+    from fedsarsa.experiments import playing
+
+    film = playing.play(result, agent, run, local, softmax, seed)
+    playing.write_gif(film, gif)
+    console.print(f"agent {agent}: return {film.total:g} in {film.steps} steps; wrote {gif}")
 
 
 @app.command()
@@ -159,7 +192,7 @@ def show_theory(config: Config) -> None:
 
     settings = configs.load(config)
     fleet = settings.fleet.build(config.parent)
-    theory_report.show(console, fleet, settings.algorithm.build(), settings.training.steps)
+    theory_report.show(console, configs.finite(fleet), settings.algorithm.build(), settings.training.steps)
 
 
 @app.command()
@@ -173,7 +206,7 @@ def plan(
 
     settings = configs.load(config)
     fleet = settings.fleet.build(config.parent)
-    answer = theory.plan(fleet, settings.algorithm.build(), target)
+    answer = theory.plan(configs.finite(fleet), settings.algorithm.build(), target)
     console.print(str(answer))
 
 
@@ -197,5 +230,6 @@ def main() -> None:
     except (ValueError, TypeError, OSError) as error:
         if os.environ.get("FEDSARSA_TRACEBACK"):
             raise
-        Console(stderr=True).print(f"fedsarsa: {error}", style="red", highlight=False, markup=False)
+        errors = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
+        errors.print(f"fedsarsa: {error}", style="red")
         raise SystemExit(2) from None

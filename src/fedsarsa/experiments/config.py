@@ -8,9 +8,7 @@ from zipfile import BadZipFile, ZipFile
 import numpy as np
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Discriminator,
     Field,
     Tag,
@@ -18,19 +16,23 @@ from pydantic import (
 )
 
 from fedsarsa._checks import nearest
+from fedsarsa.experiments.continuous import (
+    ActionsSection,
+    ControlSection,
+    FourierSection,
+    GymSection,
+    RBFSection,
+    TileCodingSection,
+)
+from fedsarsa.experiments.section import Section
 from fedsarsa.federation import engines
 from fedsarsa.federation.fedsarsa import FedSARSA
+from fedsarsa.federation.options import AnyFleet
 from fedsarsa.learning import features, policies, step_sizes
 from fedsarsa.worlds import paper
 from fedsarsa.worlds.finite import FiniteMDP
 from fedsarsa.worlds.fleet import Fleet
 from fedsarsa.worlds.kernels import ShiftKernel
-
-
-class Section(BaseModel):
-    """A section of a configuration: no unknown keys, no silent conversions."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, strict=True)
 
 
 class PaperFleet(Section):
@@ -202,9 +204,13 @@ def shape(value: Any) -> Any:
     return "list" if isinstance(value, list) else "number"
 
 
-FleetSection = Annotated[PaperFleet | FileFleet, Field(discriminator="kind"), unless_given("paper")]
+FleetSection = Annotated[
+    PaperFleet | FileFleet | ControlSection | GymSection, Field(discriminator="kind"), unless_given("paper")
+]
 FeaturesSection = Annotated[
-    ModuloSection | OneHotSection, Field(discriminator="kind"), unless_given("modulo")
+    ModuloSection | OneHotSection | TileCodingSection | FourierSection | RBFSection,
+    Field(discriminator="kind"),
+    unless_given("modulo"),
 ]
 PolicySection = Annotated[
     SoftmaxSection | GreedySection | EpsilonGreedySection | FixedSection,
@@ -230,6 +236,12 @@ class Algorithm(Section):
     radius: Annotated[float | None, BeforeValidator(lambda value: None if value == "none" else value)] = None
     weights: list[float] | None = None
     redraw_actions: bool = False
+    actions: ActionsSection | None = None
+    trace_decay: float = 0.0
+    traces: str = "accumulating"
+    expected: bool = False
+    step_per_feature: bool = False
+    initial_value: float = 0.0
 
     def build(self) -> FedSARSA:
         """The algorithm."""
@@ -242,6 +254,12 @@ class Algorithm(Section):
             radius=self.radius,
             weights=self.weights,
             redraw_actions=self.redraw_actions,
+            actions=None if self.actions is None else self.actions.build(),
+            trace_decay=self.trace_decay,
+            traces=self.traces,
+            expected=self.expected,
+            step_per_feature=self.step_per_feature,
+            initial_value=self.initial_value,
         )
 
 
@@ -268,6 +286,13 @@ class Config(Section):
     fleet: FleetSection = PaperFleet()
     algorithm: Algorithm = Algorithm()
     training: Training = Training()
+
+
+def finite(fleet: AnyFleet) -> Fleet:
+    """A fleet of finite worlds, which theory and errors are about."""
+    if not isinstance(fleet, Fleet):
+        raise ValueError(f"fleet.kind: expected finite worlds ('paper' or 'file') for theory, got {fleet!r}")
+    return fleet
 
 
 def load(path: Path) -> Config:

@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 
 from fedsarsa import _files, theory
-from fedsarsa.experiments.config import Config
+from fedsarsa.experiments.config import Config, finite
 from fedsarsa.experiments.grid import Cell
 from fedsarsa.experiments.references import reference
 from fedsarsa.experiments.store import Store
@@ -19,7 +19,7 @@ KIND = "prediction"
 
 def predict(config: Config, folder: Path) -> xr.Dataset:
     """What to expect of a cell: ``mse`` (t,) at the times its training records, and ``final``, the last."""
-    fleet, algo = config.fleet.build(folder), config.algorithm.build()
+    fleet, algo = finite(config.fleet.build(folder)), config.algorithm.build()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the reader of a figure sees how good a prediction is
         prediction = theory.predict(fleet, algo, config.training.steps, reference(config, folder))

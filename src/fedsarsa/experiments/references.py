@@ -6,7 +6,15 @@ from pathlib import Path
 
 from fedsarsa import theory
 from fedsarsa._checks import Floats
-from fedsarsa.experiments.config import Config, FeaturesSection, FleetSection, PaperFleet, PolicySection
+from fedsarsa.experiments.config import (
+    Config,
+    FeaturesSection,
+    FleetSection,
+    PaperFleet,
+    PolicySection,
+    finite,
+)
+from fedsarsa.experiments.continuous import ControlSection, GymSection
 from fedsarsa.federation.fedsarsa import FedSARSA
 from fedsarsa.learning.policies import EpsilonGreedy, Greedy
 from fedsarsa.learning.step_sizes import LinearDecay
@@ -30,6 +38,8 @@ def reference(config: Config, folder: Path) -> Floats | None:
     fleet = config.fleet
     if isinstance(fleet, PaperFleet):  # agent 0 is the nominal world at every level
         fleet = fleet.model_copy(update={"agents": 1, "eps_p": 0.0, "eps_r": 0.0})
+    if isinstance(fleet, ControlSection | GymSection):  # nobody knows where agent 0 would settle
+        return None
     with _alone:  # threads would compute the same one side by side
         return _reference(fleet, config.algorithm.features, config.algorithm.policy, folder)
 
@@ -38,7 +48,7 @@ def reference(config: Config, folder: Path) -> Floats | None:
 def _reference(
     fleet: FleetSection, features: FeaturesSection, policy: PolicySection, folder: Path
 ) -> Floats | None:
-    world, phi, gamma = fleet.build(folder)[0], features.build(), policy.build()
+    world, phi, gamma = finite(fleet.build(folder))[0], features.build(), policy.build()
     if not isinstance(gamma, Greedy | EpsilonGreedy):
         try:
             return theory.fixed_point(world, phi, gamma)

@@ -2,12 +2,14 @@
 
 import hashlib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import xarray as xr
 
 from fedsarsa import _files
 from fedsarsa._checks import Floats
+from fedsarsa.federation.episodic import Episodes, EpisodicProblem
 from fedsarsa.federation.problem import Problem, State, Synchronisations
 
 KIND = "checkpoint"
@@ -24,11 +26,14 @@ def fingerprint(problem: Problem, engine: str, theta0: Floats, record_every: int
             digest.update(data if isinstance(data, bytes) else repr(data).encode())
             digest.update(b";")
 
-    for world in problem.fleet.worlds:
-        add(world.kernel.rows, world.kernel.shift, world.actions, world.reward, world.initial)
-    add(problem.fleet.world_of, problem.fleet.discount)
-    features = problem.features
-    add(type(features).__name__, *vars(features).values())
+    if isinstance(problem, EpisodicProblem):
+        add(*problem.marks())
+    else:
+        for world in problem.fleet.worlds:
+            add(world.kernel.rows, world.kernel.shift, world.actions, world.reward, world.initial)
+        add(problem.fleet.world_of, problem.fleet.discount)
+        features = problem.features
+        add(type(features).__name__, *vars(features).values())
     add(type(problem.policy).__name__, *vars(problem.policy).values())
     add(problem.schedules, problem.schedule_of, problem.sync_every, problem.radius, problem.weights)
     add(problem.redraw_actions, problem.steps, problem.runs, problem.seed, engine, theta0, record_every)
@@ -49,11 +54,19 @@ def save(path: Path, mark: str, state: State, records: Synchronisations, known: 
                 "failed_at": ("run", state.failed_at),
                 "central": (("run", "record", "d"), records.central[:, :known]),
                 "drift": (("run", "record"), records.drift[:, :known]),
-            },
+            }
+            | _episodes(state),
             attrs={"fedsarsa_file": KIND, "fingerprint": mark, "t": state.t},
         ),
         path,
     )
+
+
+def _episodes(state: State) -> dict[str, Any]:
+    """What agents hold in episodic worlds, each array with a last dimension of its own."""
+    held = {} if state.episodes is None else vars(state.episodes)
+    dims = {name: ("run", "agent", name)[: array.ndim] for name, array in held.items()}
+    return {f"held_{name}": (dims[name], array) for name, array in held.items()}
 
 
 def load(path: Path, mark: str, records: Synchronisations) -> State:
@@ -66,6 +79,7 @@ def load(path: Path, mark: str, records: Synchronisations) -> State:
         )
     known = data.sizes["record"]
     records.central[:, :known], records.drift[:, :known] = data["central"].values, data["drift"].values
+    held = {str(name)[5:]: data[name].values for name in data if str(name).startswith("held_")}
     return State(
         t=int(data.attrs["t"]),
         theta=data["theta"].values,
@@ -75,4 +89,5 @@ def load(path: Path, mark: str, records: Synchronisations) -> State:
         weighted_sum=data["weighted_sum"].values,
         progress=data["progress"].values,
         failed_at=data["failed_at"].values,
+        episodes=Episodes(**held) if held else None,
     )

@@ -15,16 +15,28 @@ from fedsarsa import _checks, _files
 from fedsarsa._checks import Floats
 from fedsarsa._version import __version__
 from fedsarsa.federation import engines, training
+from fedsarsa.federation.episodic import ACCUMULATING, EpisodicProblem
+from fedsarsa.federation.episodic import variables as episode_variables
 from fedsarsa.federation.history import KIND, History
+from fedsarsa.federation.options import (
+    AnyFleet,
+    any_fleet,
+    check_finite,
+    check_options,
+    check_records,
+    episodic_problem,
+    option_settings,
+)
 from fedsarsa.federation.problem import Problem, State, Synchronisations
 from fedsarsa.federation.progress import Progress
 from fedsarsa.learning import features as feature_maps
 from fedsarsa.learning import policies, step_sizes
+from fedsarsa.learning.candidates import Candidates
 from fedsarsa.learning.features import FeatureMap, Features, ModuloFeatures
 from fedsarsa.learning.policies import FixedPolicy, Policy, Softmax
 from fedsarsa.learning.step_sizes import StepSize
 from fedsarsa.worlds.finite import FiniteMDP
-from fedsarsa.worlds.fleet import Fleet, as_fleet
+from fedsarsa.worlds.fleet import Fleet
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +46,7 @@ class FedSARSA:
     Parameters
     ----------
     features : OneHot, ModuloFeatures or TabularFeatures
-        The feature map phi.
+        The feature map phi; in worlds with continuous observations TileCoding, FourierBasis or RBF.
     policy : Softmax, Greedy, EpsilonGreedy or FixedPolicy
         The policy improvement operator Gamma. Fixed: federated TD(0). Greedy: federated Q-learning.
     step_size : float, ConstantStep, LinearDecay, PiecewiseDecay, or a list with one per agent
@@ -48,6 +60,20 @@ class FedSARSA:
     redraw_actions : bool
         Draw the executed action anew at every step, as the authors' released program does, instead of
         executing the action of the last target (Algorithm ``alg``). The mean path is the same.
+    actions : GridActions or RandomActions, optional
+        Which actions the policy chooses from, in worlds whose actions are numbers.
+    trace_decay : float
+        lambda of the eligibility traces; 0 is Algorithm ``alg``. Traces stay with their agent when the server
+        averages, and end with the episode. This option and the next three are for control worlds and
+        environments of Gymnasium.
+    traces : {"accumulating", "replacing"}
+        What a feature's trace becomes when the feature is active again.
+    expected : bool
+        Expected SARSA: the target holds the policy's mean of Q(s', .), not Q(s', a').
+    step_per_feature : bool
+        Divide step sizes by the number of active features. (TileCoding has norm 1 already.)
+    initial_value : float
+        Q everywhere before the first step; above all returns, it makes agents explore.
     """
 
     features: Features = field(default_factory=ModuloFeatures)
@@ -57,6 +83,12 @@ class FedSARSA:
     radius: float | None = None
     weights: ArrayLike | None = None
     redraw_actions: bool = False
+    actions: Candidates | None = None
+    trace_decay: float = 0.0
+    traces: str = ACCUMULATING
+    expected: bool = False
+    step_per_feature: bool = False
+    initial_value: float = 0.0
 
     def __post_init__(self) -> None:
         feature_maps.check(self.features)
@@ -74,10 +106,11 @@ class FedSARSA:
             object.__setattr__(self, "weights", weights)
         if not isinstance(self.redraw_actions, bool):
             raise TypeError(f"redraw_actions must be True or False, got {self.redraw_actions!r}")
+        check_options(self)
 
     def train(
         self,
-        fleet: Fleet | Sequence[FiniteMDP],
+        fleet: AnyFleet | Sequence[FiniteMDP],
         steps: int = 20_000,
         runs: int = 10,
         seed: int = 0,
@@ -100,8 +133,9 @@ class FedSARSA:
             Federations to train.
         seed : int
             With run and agent number it decides every random number, whatever the engine.
-        engine : {"auto", "cpu", "reference"}
-            ``reference`` is the specification; ``cpu`` gives the same numbers, compiled.
+        engine : {"auto", "cpu", "reference", "gym"}
+            ``reference`` is the specification; ``cpu`` gives the same numbers, compiled; ``gym`` steps
+            environments of Gymnasium.
         theta0 : (d,), (N, d) or (runs, N, d) array, optional
             Where to start, 0 unless given: a federated parameter, to personalise it alone.
         threads : int, optional
@@ -113,23 +147,19 @@ class FedSARSA:
         checkpoint : path, optional
             Save here what is done, every minute and on Ctrl-C, and go on from here if the file exists.
         """
-        fleet = as_fleet(fleet)
-        name = engines.resolve(engine)
+        fleet = any_fleet(fleet)
+        name = engines.resolve(engine, fleet)
         if threads is not None:
             threads = _checks.integer("threads", threads, least=1)
         record_every = _checks.integer("record_every", record_every, least=1)
         problem = self.problem(fleet, steps, runs, seed)
-        start = _start(problem, theta0)
+        start = _start(problem, theta0, self.initial_value)
+        check_records(problem, record_every)
         if checkpoint is not None:
             _files.check_writable(Path(checkpoint).parent)
-        state, records = training.train(
-            problem,
-            engines.build(name, problem, threads),
-            start,
-            record_every,
-            progress,
-            None if checkpoint is None else Path(checkpoint),
-        )
+        path = None if checkpoint is None else Path(checkpoint)
+        with engines.closing(engines.build(name, problem, threads)) as trainer:
+            state, records = training.train(problem, trainer, start, record_every, progress, path)
         settings = self.settings(fleet) | {
             "steps": problem.steps,
             "runs": problem.runs,
@@ -137,9 +167,10 @@ class FedSARSA:
             "record_every": record_every,
             "warm_start": theta0 is not None,
         }
+        settings |= {"stopped": reports} if (reports := getattr(trainer, "reports", None)) else {}
         return _history(problem, state, records, name, settings, record_every)
 
-    def problem(self, fleet: Fleet, steps: int, runs: int, seed: int) -> Problem:
+    def problem(self, fleet: AnyFleet, steps: int, runs: int, seed: int) -> Problem:
         """The training problem of these settings on a fleet, checked."""
         agents = len(fleet)
         schedules = step_sizes.schedules(self.step_size)
@@ -152,29 +183,32 @@ class FedSARSA:
         if seed >= 2**64:
             raise ValueError(f"seed must be below 2**64, got {seed}")
         distinct = {schedule: place for place, schedule in enumerate(dict.fromkeys(schedules))}
-        return Problem(
-            fleet=fleet,
-            features=self.feature_map(fleet),
-            policy=self.policy,
-            schedules=list(distinct),
-            schedule_of=np.resize([distinct[schedule] for schedule in schedules], agents),
-            sync_every=self.sync_every,
-            radius=self.radius,
-            weights=weights,
-            redraw_actions=self.redraw_actions,
-            average_offset=step_sizes.average_offset(self.step_size),
-            steps=_checks.integer("steps", steps, least=1),
-            runs=_checks.integer("runs", runs, least=1),
-            seed=seed,
-        )
+        common: dict[str, Any] = {
+            "fleet": fleet,
+            "policy": self.policy,
+            "schedules": list(distinct),
+            "schedule_of": np.resize([distinct[schedule] for schedule in schedules], agents),
+            "sync_every": self.sync_every,
+            "radius": self.radius,
+            "weights": weights,
+            "redraw_actions": self.redraw_actions,
+            "average_offset": step_sizes.average_offset(self.step_size),
+            "steps": _checks.integer("steps", steps, least=1),
+            "runs": _checks.integer("runs", runs, least=1),
+            "seed": seed,
+        }
+        if not isinstance(fleet, Fleet):
+            return episodic_problem(self, fleet, common)
+        return Problem(features=self.feature_map(fleet), **common)
 
     def feature_map(self, world: Fleet | FiniteMDP) -> FeatureMap:
         """The features on a world; also checks that the policy fits it."""
         if isinstance(self.policy, FixedPolicy):
             self.policy.table(world.states, world.actions)
+        check_finite(self)
         return self.features.on(world.states, world.actions)
 
-    def settings(self, fleet: Fleet) -> dict[str, Any]:
+    def settings(self, fleet: AnyFleet) -> dict[str, Any]:
         """The settings in words and numbers, for records."""
         return {
             "features": repr(self.features),
@@ -185,11 +219,9 @@ class FedSARSA:
             "weights": None if self.weights is None else np.asarray(self.weights).tolist(),
             "redraw_actions": self.redraw_actions,
             "agents": len(fleet),
-            "distinct_worlds": len(fleet.worlds),
-            "states": fleet.states,
-            "actions": fleet.actions,
-            "discount": fleet.discount,
-        }
+        } | (
+            _finite_settings(fleet) if isinstance(fleet, Fleet) else option_settings(self) | fleet.describe()
+        )
 
 
 def checked(algo: Any) -> FedSARSA:
@@ -197,11 +229,21 @@ def checked(algo: Any) -> FedSARSA:
     return _checks.instance("algo", algo, FedSARSA, "a FedSARSA")
 
 
-def _start(problem: Problem, theta0: ArrayLike | None) -> Floats:
-    """theta0 (or 0) in a shape that broadcasts to (R, N, d)."""
+def _finite_settings(fleet: Fleet) -> dict[str, Any]:
+    """A finite fleet in numbers."""
+    return {
+        "distinct_worlds": len(fleet.worlds),
+        "states": fleet.states,
+        "actions": fleet.actions,
+        "discount": fleet.discount,
+    }
+
+
+def _start(problem: Problem, theta0: ArrayLike | None, initial_value: float) -> Floats:
+    """theta0 (or a constant value) in a shape that broadcasts to (R, N, d)."""
     dim, agents, runs = problem.features.dim, problem.agents, problem.runs
     if theta0 is None:
-        return np.zeros(dim)
+        return problem.features.constant(initial_value)
     start = _checks.labelled("theta0", theta0, [("d",), ("agent", "d"), ("run", "agent", "d")])
     if start.shape not in {(dim,), (agents, dim), (runs, agents, dim)}:
         raise ValueError(
@@ -239,6 +281,8 @@ def _history(
     }
     if averaged is not None:
         variables["averaged"] = (("run", "d"), averaged)
+    if isinstance(problem, EpisodicProblem) and state.episodes is not None:
+        variables |= episode_variables(problem, state.episodes)
     attributes = {
         "fedsarsa_file": KIND,
         "fedsarsa_version": __version__,

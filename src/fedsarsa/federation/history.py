@@ -67,6 +67,17 @@ class History:
         settings: dict[str, Any] = json.loads(self.data.attrs["settings"])
         return settings
 
+    def learning_curve(self) -> xr.DataArray:
+        """Mean return of the episodes that ended in each bin of time, (run, agent, t); NaN where none did.
+
+        Of control worlds and environments of Gymnasium; t is where a bin ends.
+        """
+        if "episodes" not in self.data:
+            raise AttributeError("finite worlds have no episodes, and no learning curve; see mse")
+        data = self.data
+        curve = (data["returns"] / data["episodes"].where(data["episodes"] > 0)).rename(bin="t")
+        return curve.assign_coords(t=data["bin_end"].values).rename("return")
+
     def mse(self, theta: ArrayLike) -> xr.DataArray:
         """||theta-bar_t - theta||^2 of every run, (run, t)."""
         reference = _checks.labelled("theta", theta, [("d",)])

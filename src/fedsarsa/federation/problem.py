@@ -1,6 +1,7 @@
 """A training problem, checked and complete, and the state of its training: what engines work on."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +11,9 @@ from fedsarsa.learning.features import FeatureMap
 from fedsarsa.learning.policies import Policy
 from fedsarsa.learning.step_sizes import Schedule
 from fedsarsa.worlds.fleet import Fleet
+
+if TYPE_CHECKING:
+    from fedsarsa.federation.episodic import Episodes
 
 RUNNING = -1  # in State.failed_at: parameters are finite so far
 
@@ -47,6 +51,10 @@ class Problem:
         """N."""
         return len(self.fleet)
 
+    def first_episodes(self) -> "Episodes | None":
+        """Room for what agents hold in episodic worlds, before the first step; None elsewhere."""
+        return None
+
 
 @dataclass(eq=False)
 class State:
@@ -67,6 +75,8 @@ class State:
         adds every step. Empty without theta-tilde.
     failed_at : (R,) int64
         Step at which a run's parameters stopped being finite; such a run is not continued.
+    episodes : Episodes or None
+        What agents hold in episodic worlds, in place of ``states``.
     """
 
     t: int
@@ -77,6 +87,7 @@ class State:
     weighted_sum: Floats
     progress: Floats
     failed_at: NDArray[np.int64]
+    episodes: "Episodes | None" = None
 
 
 @dataclass(eq=False)
@@ -108,6 +119,7 @@ def first_state(problem: Problem, theta0: Floats) -> State:
         weighted_sum=np.zeros((runs, dim)),
         progress=np.zeros((runs, agents, dim if problem.average_offset is not None else 0)),
         failed_at=np.full(runs, RUNNING, np.int64),
+        episodes=problem.first_episodes(),
     )
 
 

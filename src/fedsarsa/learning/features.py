@@ -13,6 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedsarsa import _checks
 from fedsarsa._checks import Floats
+from fedsarsa.learning.fourier import FourierBasis
+from fedsarsa.learning.rbf import RBF
+from fedsarsa.learning.tile_coding import TileCoding
 
 # Norms may exceed one by this much: rounding in a table that was normalised elsewhere.
 NORM_TOLERANCE = 1e-9
@@ -52,6 +55,10 @@ class Aggregation:
         """Q(s, .) of one state, (A,)."""
         return theta[self.rows[state] * self.width + self.columns]
 
+    def constant(self, value: float) -> Floats:
+        """Parameters (d,) with which Q is ``value`` everywhere."""
+        return np.full(self.dim, value)
+
     def vector(self, state: int, action: int) -> Floats:
         """phi(s, a), (d,)."""
         phi = np.zeros(self.dim)
@@ -84,6 +91,14 @@ class DenseTable:
     def values_at(self, theta: Floats, state: int) -> Floats:
         """Q(s, .) of one state, (A,)."""
         return _summed(self.table[state], theta)
+
+    def constant(self, value: float) -> Floats:
+        """Parameters (d,) with which Q is ``value`` everywhere: for vectors of any kind, only 0."""
+        if value != 0:
+            raise ValueError(
+                f"initial_value must be 0 with TabularFeatures, got {value}; give theta0 instead"
+            )
+        return np.zeros(self.dim)
 
     def vector(self, state: int, action: int) -> Floats:
         """phi(s, a), (d,)."""
@@ -183,10 +198,13 @@ class TabularFeatures:
         return f"TabularFeatures(shape={self.table.shape})"
 
 
-Features = OneHot | ModuloFeatures | TabularFeatures
+Features = OneHot | ModuloFeatures | TabularFeatures | TileCoding | FourierBasis | RBF
 
 
 def check(features: Any) -> None:
     """Reject what is not a feature map."""
     if not isinstance(features, Features):
-        raise TypeError(f"features must be OneHot(), ModuloFeatures or TabularFeatures, got {features!r}")
+        raise TypeError(
+            f"features must be OneHot(), ModuloFeatures or TabularFeatures, got {features!r}; "
+            "for continuous observations TileCoding, FourierBasis or RBF"
+        )

@@ -4,6 +4,10 @@ Philox4x32-10 (Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy 
 the key is the seed, the counter is (t, run, agent). Every step of every agent owns two 64-bit words:
 the first draws the next state, the second the next action. Streams of different agents and runs never
 meet, and any step's numbers can be had without those before it.
+
+Episodes need more numbers than that. Steps are below 2**48, and the counter's high 16 bits say what else
+step t's numbers are for (``purpose``): the state and the action that begin the next episode when one ends
+at t (t = START: the first episode), and fresh candidates for continuous actions.
 """
 
 import numpy as np
@@ -19,6 +23,13 @@ START = 2**64 - 1
 # Added to t for the executed action where it is drawn anew at every step.
 REDRAW = 2**63
 
+# What numbers are for, in the counter's high bits; step numbers themselves have 0.
+FIRST_STATE, FIRST_STATE_MORE, FIRST_ACTION = 1, 2, 3
+CANDIDATES, FIRST_CANDIDATES = 1024, 2048  # two candidates each, from here on
+MOST_CANDIDATES = 2048
+PURPOSE_BITS = 48
+
+_STEP, _PURPOSE = U64(2**PURPOSE_BITS - 1), U64(PURPOSE_BITS)
 _M0, _M1 = U64(MULTIPLIERS[0]), U64(MULTIPLIERS[1])
 _W0, _W1 = U64(KEY_STEPS[0]), U64(KEY_STEPS[1])
 _LOW, _HALF, _UNUSED = U64(0xFFFFFFFF), U64(32), U64(11)
@@ -34,6 +45,12 @@ def words(seed: int, run: int, agent: int, t: int) -> tuple[int, int]:
         c0, c1, c2, c3 = (p1 >> _HALF) ^ c1 ^ k0, p1 & _LOW, (p0 >> _HALF) ^ c3 ^ k1, p0 & _LOW
         k0, k1 = (k0 + _W0) & _LOW, (k1 + _W1) & _LOW
     return (c0 << _HALF) | c1, (c2 << _HALF) | c3
+
+
+@piece
+def purpose(t: int, what: int) -> int:
+    """The counter of step ``t``'s numbers for ``what``; both unsigned 64-bit."""
+    return (t & _STEP) | (what << _PURPOSE)
 
 
 @piece
@@ -53,6 +70,11 @@ def plain_words(seed: int, run: int, agent: int, t: int) -> tuple[int, int]:
         counter = [high1 ^ counter[1] ^ key[0], low1, high0 ^ counter[3] ^ key[1], low0]
         key = [(k + step) & low for k, step in zip(key, KEY_STEPS, strict=True)]
     return counter[0] << 32 | counter[1], counter[2] << 32 | counter[3]
+
+
+def plain_purpose(t: int, what: int) -> int:
+    """The same counter with Python's integers."""
+    return t % 2**PURPOSE_BITS | what << PURPOSE_BITS
 
 
 def plain_uniform(word: int) -> float:

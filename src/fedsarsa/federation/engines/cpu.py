@@ -44,7 +44,7 @@ class CpuEngine:
     def __init__(self, problem: Problem, threads: int | None = None) -> None:
         self.problem = problem
         self.threads = threads or available_cores()
-        with _announced():
+        with announced():
             self.tables = tabulate(problem.fleet, problem.features, problem.policy)
         cached = (
             isinstance(problem.policy, Softmax)
@@ -65,7 +65,7 @@ class CpuEngine:
     def start(self, state: State) -> None:
         """Draw the first state of every agent, and its first action from Gamma(theta)."""
         team = self._team(state, 0, self.problem.runs)
-        with _announced():
+        with announced():
             lanes.start(
                 self.tables,
                 self.plan,
@@ -80,7 +80,7 @@ class CpuEngine:
         Either whole rounds, or a part of one round, which may end with its synchronisation.
         """
         problem = self.problem
-        stretch = _stretch(problem, state.t, steps)
+        stretch = stretch_of(problem, state.t, steps)
         times = np.arange(state.t, state.t + steps)
         step_sizes = step_sizes_at(problem.schedules, times)
         records = stretch.rounds if stretch.synchronises else 0
@@ -88,7 +88,7 @@ class CpuEngine:
         drift = np.empty((problem.runs, records))
         work = problem.agents * problem.runs * stretch.steps
         split = problem.runs < self.threads and work >= LONG_ROUND * self.threads
-        with _announced():
+        with announced():
             train = self._train_by_agents if split else self._train_by_runs
             train(state, step_sizes, stretch, central, drift)
         learning = state.failed_at == RUNNING
@@ -179,7 +179,7 @@ class CpuEngine:
         return Lanes(run=np.tile(runs, len(agents)), agent=np.repeat(agents, len(runs)))
 
 
-def _stretch(problem: Problem, t: int, steps: int) -> Stretch:
+def stretch_of(problem: Problem, t: int, steps: int) -> Stretch:
     """The stretch of ``steps`` steps from ``t`` on: whole rounds, or a part of one."""
     every = problem.sync_every or problem.steps
     begun = t // every * every
@@ -210,5 +210,6 @@ class _Announcer(event.Listener):
         """Nothing to say."""
 
 
-def _announced() -> Any:
+def announced() -> Any:
+    """A context in which a wait for the compiler is announced."""
     return event.install_listener("numba:compile", _Announcer())

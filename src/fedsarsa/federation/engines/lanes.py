@@ -14,6 +14,7 @@ What a lane computes does not depend on the lanes beside it.
 """
 
 import math
+from typing import Any
 
 from fedsarsa._checks import Floats
 from fedsarsa._numba import U64, kernel, piece
@@ -285,7 +286,7 @@ def move_densely(tables: Tables, team: Team, h: int, change: float, rest: float,
 
 
 @piece
-def fail(run: int, t: int, room: Room) -> None:
+def fail(run: int, t: int, room: Any) -> None:
     """Note that a run's parameters stopped being finite at step ``t``, if not before."""
     if room.failed_at[run] == RUNNING or t < room.failed_at[run]:
         room.failed_at[run] = t

@@ -33,6 +33,10 @@ class ReferenceEngine:
                 state.states[run, i] = s
                 state.actions[run, i] = draw_action(problem, state.theta[run, i], s, action_word)
 
+    def step(self, state: State, run: int, i: int, t: int, step_size: float) -> None:
+        """One step of agent i."""
+        local_step(self.problem, state, run, i, t, step_size)
+
     @np.errstate(over="ignore", invalid="ignore")  # parameters that overflow are found and reported
     def advance(self, state: State, steps: int) -> Synchronisations:
         """Train every run for ``steps`` more steps, in place."""
@@ -48,7 +52,7 @@ class ReferenceEngine:
                 if problem.average_offset is not None:
                     state.weighted_sum[run] += (problem.average_offset + t) * state.central[run]
                 for i in range(problem.agents):
-                    local_step(problem, state, run, i, t, step_sizes[problem.schedule_of[i], k])
+                    self.step(state, run, i, t, step_sizes[problem.schedule_of[i], k])
                 state.central[run] = average(problem.weights, theta)
                 if synchronises:
                     moved[run] = problem.weights @ np.sum((theta - state.central[run]) ** 2, axis=1)

@@ -1,0 +1,88 @@
+"""How fast control worlds train, beside the same algorithm in Python over Gymnasium."""
+
+from collections.abc import Callable
+from functools import partial
+
+import fedsarsa as fs
+from fedsarsa_benchmarks.measuring import Result, at_least, at_most, seconds
+
+AGENTS, SYNC_EVERY = 16, 1000
+SETTINGS = {"CartPole": ("CartPole-v1", [2, 4, 8, 8]), "MountainCar": ("MountainCar-v0", [8, 8])}
+
+
+def algorithm(bins: list[int], bounds: object = None) -> fs.FedSARSA:
+    """Eight tilings, epsilon-greedy."""
+    features = fs.TileCoding(8, bins, bounds)  # type: ignore[arg-type]
+    return fs.FedSARSA(features, fs.EpsilonGreedy(0.01), 0.3, SYNC_EVERY)
+
+
+def per_step(train: Callable[[int], object], steps: int, agents: int, repeats: int) -> float:
+    """Seconds per agent-step beyond the first steps: two lengths are timed and subtracted."""
+    short = steps // 10
+    train(short)
+    long, little = seconds(partial(train, steps), repeats), seconds(partial(train, short), repeats)
+    return (long - little) / ((steps - short) * agents)
+
+
+def compiled(name: str, steps: int, runs: int = 4) -> float:
+    """Seconds per agent-step of the cpu engine on two threads."""
+    fleet, algo = fs.control.fleet(name, AGENTS, spread=0.2), algorithm(SETTINGS[name][1])
+
+    def train(length: int) -> None:
+        algo.train(fleet, length, runs, engine="cpu", threads=2, record_every=10**9)
+
+    return per_step(train, steps, AGENTS * runs, 5)
+
+
+def in_python(name: str, steps: int) -> float:
+    """Seconds per agent-step of the plain loop over Gymnasium."""
+    from fedsarsa_benchmarks import plain_gymnasium
+
+    low, high = fs.control.WORLDS[name]().bounds
+    id_, bins = SETTINGS[name]
+    return per_step(lambda length: plain_gymnasium.train(id_, 4, length, low, high, bins), steps, 4, 3)
+
+
+def overhead(steps: int) -> float:
+    """What training adds to CartPole's own ``step``, as a share of it; resets count for neither."""
+    import gymnasium as gym
+
+    fleet = fs.GymFleet([fs.GymWorld("CartPole-v1")] * AGENTS)
+    algo = algorithm(SETTINGS["CartPole"][1], fs.control.CartPole().bounds)
+    algo.train(fleet, 10, runs=1)
+    episodes = 0
+
+    def train() -> None:
+        nonlocal episodes
+        episodes = int(algo.train(fleet, steps, runs=1).data.episodes.sum())
+
+    env = gym.make("CartPole-v1")
+    env.reset(seed=0)
+
+    def play() -> None:
+        for _ in range(loops):
+            env.reset()
+            for k in range(8):  # too few for the pole to fall
+                env.step(k % 2)
+
+    loops = max(1, steps // 8)
+    total = seconds(train, 3)
+    reset = seconds(lambda: [env.reset() for _ in range(loops)], 3) / loops
+    step = (seconds(play, 3) / loops - reset) / 8
+    return (total - episodes * reset) / (steps * AGENTS * step) - 1
+
+
+def measure(quick: bool = False) -> list[Result]:
+    """Every number of the control worlds, in order."""
+    scale = 10 if quick else 1
+    results = []
+    for name in SETTINGS:
+        fast, slow = compiled(name, 50_000 // scale), in_python(name, 2_000 // scale)
+        results.append(Result(f"{name}, plain Python over Gymnasium", f"{slow * 1e9:,.0f} ns per agent-step"))
+        results.append(
+            at_most(f"{name}, eight tilings, 2 threads, N = 16", fast * 1e9, " ns per agent-step", 120)
+        )
+        results.append(at_least(f"{name}, plain Python / cpu engine", slow / fast, "x", 100))
+    share = overhead(5_000 // scale)
+    results.append(at_most("GymWorld, overhead / CartPole's own step, N = 16", 100 * share, "%", 30))
+    return results

@@ -1,0 +1,136 @@
+"""Sections of configurations for control worlds and environments of Gymnasium."""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from fedsarsa.experiments.section import Section
+from fedsarsa.learning.candidates import Candidates, GridActions, RandomActions
+from fedsarsa.learning.fourier import FourierBasis
+from fedsarsa.learning.rbf import RBF
+from fedsarsa.learning.tile_coding import TileCoding
+from fedsarsa.worlds import control
+from fedsarsa.worlds.gym import GymFleet, GymWorld
+
+
+class ControlSection(Section):
+    """Control worlds whose physics differ; see ``fedsarsa.control.fleet``.
+
+    In ``vary`` a list of two numbers is a range, unless there are two agents; longer lists give the agents'
+    own. ``physics`` are shared by all.
+    """
+
+    kind: Literal["control"]
+    world: str
+    agents: int = Field(default=16, ge=1)
+    vary: dict[str, list[float]] = Field(default={})
+    spread: float = 0.0
+    seed: int = Field(default=0, ge=0)
+    discount: float = 0.99
+    physics: dict[str, float | int | bool] = Field(default={})
+
+    def build(self, folder: Path) -> control.ControlFleet:  # noqa: ARG002
+        """The fleet."""
+        options = self.model_dump(exclude={"kind", "physics"}) | self.physics
+        return control.fleet(**options)
+
+
+class GymSection(Section):
+    """Environments of Gymnasium by id: ``options`` for all, or ``each``, a table of options per agent."""
+
+    kind: Literal["gym"]
+    id: str
+    agents: int | None = Field(default=None, ge=1)
+    options: dict[str, Any] = Field(default={})
+    each: list[dict[str, Any]] | None = None
+    discount: float = 0.99
+    processes: int | None = None
+
+    def build(self, folder: Path) -> GymFleet:  # noqa: ARG002
+        """The fleet."""
+        if (self.each is None) == (self.agents is None):
+            raise ValueError(
+                "fleet: expected either agents or each, a list of options with one table per agent"
+            )
+        worlds = [GymWorld(self.id, **(self.options | own)) for own in self.each or [{}]]
+        return GymFleet(worlds * (self.agents or 1), self.discount, self.processes)
+
+
+class BoundsSection(Section):
+    """Lowest and highest observations."""
+
+    low: list[float]
+    high: list[float]
+
+
+Counts = int | list[int]
+
+
+def pair(bounds: BoundsSection | None) -> Any:
+    """Bounds as features take them."""
+    return None if bounds is None else (bounds.low, bounds.high)
+
+
+class TileCodingSection(Section):
+    """Displaced grids of tiles."""
+
+    kind: Literal["tile-coding"]
+    tilings: int = 8
+    bins: Counts = 8
+    bounds: BoundsSection | None = None
+    memory: int | None = None
+
+    def build(self) -> TileCoding:
+        """The feature map."""
+        return TileCoding(self.tilings, self.bins, pair(self.bounds), self.memory)
+
+
+class FourierSection(Section):
+    """The Fourier basis."""
+
+    kind: Literal["fourier"]
+    order: Counts = 3
+    bounds: BoundsSection | None = None
+
+    def build(self) -> FourierBasis:
+        """The feature map."""
+        return FourierBasis(self.order, pair(self.bounds))
+
+
+class RBFSection(Section):
+    """Radial basis functions."""
+
+    kind: Literal["rbf"]
+    centres: Counts = 5
+    width: float = 0.5
+    bounds: BoundsSection | None = None
+
+    def build(self) -> RBF:
+        """The feature map."""
+        return RBF(self.centres, self.width, pair(self.bounds))
+
+
+class GridSection(Section):
+    """A fixed grid of actions."""
+
+    kind: Literal["grid"]
+    count: int = 5
+
+    def build(self) -> Candidates:
+        """The candidates."""
+        return GridActions(self.count)
+
+
+class RandomSection(Section):
+    """Actions drawn afresh at every step."""
+
+    kind: Literal["random"]
+    count: int = 8
+
+    def build(self) -> Candidates:
+        """The candidates."""
+        return RandomActions(self.count)
+
+
+ActionsSection = Annotated[GridSection | RandomSection, Field(discriminator="kind")]

@@ -1,0 +1,53 @@
+"""Learning curves of episodic worlds: return against each agent's own steps, per agent and for the fleet."""
+
+import warnings
+
+import numpy as np
+import xarray as xr
+from matplotlib.figure import Figure
+
+from fedsarsa.experiments.plots import STEPS
+from fedsarsa.experiments.statistics import mean_and_margin
+from fedsarsa.federation.history import History
+
+SIZE = (6.4, 4.0)  # inches
+POINTS = 50  # points of a curve: bins of time are put together
+
+
+def coarse(history: History, points: int = POINTS) -> xr.DataArray:
+    """``history.learning_curve`` with fewer bins of time, each the mean over its episodes."""
+    data = history.data
+    factor = max(1, data.sizes["bin"] // points)
+    grouped = data[["episodes", "returns"]].coarsen(bin=factor, boundary="trim").sum()
+    end = data["bin_end"].coarsen(bin=factor, boundary="trim").max()
+    curve = (grouped["returns"] / grouped["episodes"].where(grouped["episodes"] > 0)).rename(bin="t")
+    return curve.assign_coords(t=end.values).rename("return")
+
+
+def figure(history: History, title: str) -> Figure:
+    """The fleet's mean return with a 95% band over runs, and every agent's own in the background."""
+    curve = coarse(history)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # bins in which no episode ended have no mean
+        agents, fleet = curve.mean("run"), curve.mean("agent")
+    drawn = Figure(figsize=SIZE, layout="constrained")
+    axes = drawn.subplots()
+    for agent in agents.transpose("agent", "t").values:
+        axes.plot(curve["t"], agent, color="0.6", linewidth=0.5)
+    mean, margin = (
+        mean_and_margin(fleet) if fleet.sizes["run"] > 1 else (fleet.values[0], np.zeros(len(fleet["t"])))
+    )
+    axes.plot(curve["t"], mean, color="tab:blue", linewidth=1.6, label="fleet")
+    axes.fill_between(curve["t"], mean - margin, mean + margin, color="tab:blue", alpha=0.25, linewidth=0)
+    known = agents.values[np.isfinite(agents.values)]
+    if known.size and np.ptp(known) > 0:  # a band of two runs may reach far beyond
+        room = 0.05 * np.ptp(known)
+        axes.set_ylim(known.min() - room, known.max() + room)
+    axes.plot([], [], color="0.6", linewidth=0.5, label="agents")
+    axes.margins(x=0)
+    axes.grid(alpha=0.3, linewidth=0.5)
+    axes.set_xlabel(STEPS)
+    axes.set_ylabel("return of an episode")
+    axes.set_title(title, fontsize="small", wrap=True)
+    axes.legend(frameon=False, fontsize="small")
+    return drawn

@@ -1,0 +1,180 @@
+"""The compiled engine for control worlds: runs in teams, a thread per team, as in ``cpu``."""
+
+import math
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import ClassVar
+
+import numpy as np
+
+from fedsarsa._checks import Floats
+from fedsarsa._numba import U64
+from fedsarsa.federation import episodic
+from fedsarsa.federation.engines import control_lanes
+from fedsarsa.federation.engines.control_lanes import Bench, Control, Herd
+from fedsarsa.federation.engines.cpu import announced, available_cores, stretch_of
+from fedsarsa.federation.engines.layout import Plan, Stretch, Team
+from fedsarsa.federation.episodic import EpisodicProblem
+from fedsarsa.federation.problem import RUNNING, State, Synchronisations
+from fedsarsa.learning.episodic_layout import desk
+from fedsarsa.learning.step_sizes import step_sizes_at
+from fedsarsa.worlds.control import ControlFleet
+from fedsarsa.worlds.control.world import pack
+
+LONG_ROUND = 2_000  # agent-steps per thread and round from which on agents are worth splitting
+
+
+class ControlEngine:
+    """Trains a problem on ``threads`` threads (all cores unless given)."""
+
+    name: ClassVar[str] = "cpu"
+
+    def __init__(self, problem: EpisodicProblem, threads: int | None = None) -> None:
+        fleet = problem.fleet
+        assert isinstance(fleet, ControlFleet)
+        self.problem = problem
+        self.threads = threads or available_cores()
+        self.model = problem.model()
+        self.control = Control(
+            kind=fleet.world.kind,
+            physics=pack(fleet.worlds),
+            limits=np.array([world.time_limit for world in fleet]),
+            steps=problem.steps,
+            bins=problem.bins,
+        )
+        self.plan = Plan(
+            world=np.arange(problem.agents, dtype=np.uint32),
+            schedule=problem.schedule_of.astype(np.uint32),
+            weights=np.array(problem.weights),
+            radius=math.inf if problem.radius is None else float(problem.radius),
+            offset=-1.0 if problem.average_offset is None else float(problem.average_offset),
+            seed=U64(problem.seed),
+            cached=False,
+            redraws=False,
+        )
+
+    def start(self, state: State) -> None:
+        """Begin every agent's first episode."""
+        with announced():
+            control_lanes.start(
+                self.control, self.model, self.plan, 0, self._herd(state, ALL), self._bench(0)
+            )
+
+    def advance(self, state: State, steps: int) -> Synchronisations:
+        """Train every run for ``steps`` more steps, in place: whole rounds, or a part of one."""
+        problem = self.problem
+        stretch = stretch_of(problem, state.t, steps)
+        times = np.arange(state.t, state.t + steps)
+        step_sizes = step_sizes_at(problem.schedules, times) * problem.step_factor
+        records = stretch.rounds if stretch.synchronises else 0
+        central = np.empty((problem.runs, records, problem.features.dim))
+        drift = np.empty((problem.runs, records))
+        work = problem.agents * problem.runs * stretch.steps
+        split = problem.runs < self.threads and work >= LONG_ROUND * self.threads
+        with announced():
+            train = self._train_by_agents if split else self._train_by_runs
+            train(state, step_sizes, stretch, central, drift)
+        learning = state.failed_at == RUNNING
+        if stretch.synchronises:
+            state.theta[learning] = state.central[learning, None, :]
+        state.theta[~learning] = np.nan
+        state.t += steps
+        return Synchronisations(central, drift)
+
+    def _train_by_runs(
+        self, state: State, step_sizes: Floats, stretch: Stretch, central: Floats, drift: Floats
+    ) -> None:
+        """A run is one thread's for the whole stretch."""
+
+        def train(run: int) -> None:
+            own = slice(run, run + 1)
+            team, herd = self._team(state, own), self._herd(state, own)
+            bench = self._bench(1)
+            control_lanes.train(
+                self.control,
+                self.model,
+                self.plan,
+                team,
+                herd,
+                step_sizes,
+                stretch,
+                bench,
+                central[own],
+                drift[own],
+            )
+
+        self._map(train, self.problem.runs)
+
+    def _train_by_agents(
+        self, state: State, step_sizes: Floats, stretch: Stretch, central: Floats, drift: Floats
+    ) -> None:
+        """Every round, all agents are shared out among the threads."""
+        team, herd = self._team(state, ALL), self._herd(state, ALL)
+        benches = [self._bench(self.problem.runs) for _ in range(self.threads)]
+        edges = np.linspace(0, len(herd.theta), self.threads + 1).astype(int).tolist()
+        for k in range(stretch.rounds):
+
+            def steps(part: int, k: int = k) -> None:
+                low, high = edges[part], edges[part + 1]
+                control_lanes.local_steps(
+                    self.control,
+                    self.model,
+                    self.plan,
+                    team,
+                    herd,
+                    low,
+                    high,
+                    step_sizes,
+                    stretch,
+                    k,
+                    benches[part],
+                )
+
+            self._map(steps, self.threads)
+            seen = np.stack([bench.failed_at for bench in benches])
+            first = np.where(seen == RUNNING, np.iinfo(np.int64).max, seen).min(axis=0)
+            benches[0].failed_at[:] = np.where((seen == RUNNING).all(axis=0), RUNNING, first)
+            control_lanes.settle(self.plan, team, stretch, k, benches[0], central, drift)
+
+    def _map(self, function: Callable[[int], None], count: int) -> None:
+        """Call ``function`` on 0 to ``count``, on the engine's threads where that helps."""
+        if self.threads == 1 or count == 1:
+            for item in range(count):
+                function(item)
+            return
+        with ThreadPoolExecutor(self.threads) as pool:
+            for _ in pool.map(function, range(count)):
+                pass
+
+    def _bench(self, runs: int) -> Bench:
+        return Bench(desk(self.model), np.empty(self.problem.features.dim), np.full(runs, RUNNING, np.int64))
+
+    def _herd(self, state: State, runs: slice) -> Herd:
+        assert state.episodes is not None
+        theta, progress, physical = state.theta[runs], state.progress[runs], state.episodes.physical[runs]
+        lanes = theta.shape[0] * theta.shape[1]
+        return Herd(
+            flock=episodic.flock(state.episodes, state.actions, runs),
+            physical=physical.reshape(lanes, -1),
+            theta=theta.reshape(lanes, -1),
+            progress=progress.reshape(lanes, progress.shape[2]),
+        )
+
+    def _team(self, state: State, runs: slice) -> Team:
+        """What the server reads and writes: views on ``state``."""
+        nothing = np.empty(0, np.uint32)
+        return Team(
+            first_run=U64(runs.start or 0),
+            theta=state.theta[runs].reshape(-1),
+            states=nothing,
+            actions=nothing,
+            central=state.central[runs],
+            weighted_sum=state.weighted_sum[runs],
+            progress=state.progress[runs].reshape(-1),
+            failed_at=state.failed_at[runs],
+            masses=np.empty((0, 0)),
+            base=np.empty(0),
+        )
+
+
+ALL = slice(None)

@@ -1,0 +1,212 @@
+"""Compiled rounds of FedSARSA in control worlds.
+
+Agents take a step side by side, lane after lane: while one waits for its cosine or for memory, the
+processor works on the next. What a lane computes does not depend on the lanes beside it.
+"""
+
+import math
+from typing import NamedTuple
+
+from fedsarsa._checks import Floats
+from fedsarsa._numba import U64, kernel, piece
+from fedsarsa.federation.engines import lanes
+from fedsarsa.federation.engines.layout import Plan, Stretch, Team
+from fedsarsa.federation.problem import RUNNING
+from fedsarsa.learning import episodic, random
+from fedsarsa.learning.boxes import Integers
+from fedsarsa.learning.episodic_layout import Desk, Flock, Model
+from fedsarsa.worlds.control import dynamics
+
+
+class Control(NamedTuple):
+    """The worlds: their kind, every agent's physics (N, PHYSICS) and time limit (N,), steps and bins."""
+
+    kind: int
+    physics: Floats
+    limits: Integers
+    steps: int
+    bins: int
+
+
+class Herd(NamedTuple):
+    """Lanes of some runs: their agents hold ``flock`` and ``physical`` (L, STATE), learn ``theta`` (L, d)."""
+
+    flock: Flock
+    physical: Floats
+    theta: Floats
+    progress: Floats
+
+
+class Bench(NamedTuple):
+    """Working space of one thread, and the failures it sees (runs,)."""
+
+    desk: Desk
+    spread: Floats
+    failed_at: Integers
+
+
+@piece
+def first_state(control: Control, herd: Herd, lane: int, seed: int, run: int, agent: int, t: int) -> None:
+    """The state that begins an episode after step ``t``, and what is seen of it."""
+    one, two = random.words(seed, run, agent, random.purpose(t, U64(random.FIRST_STATE)))
+    three, four = random.words(seed, run, agent, random.purpose(t, U64(random.FIRST_STATE_MORE)))
+    x, p = herd.physical[lane], control.physics[agent]
+    dynamics.reset(
+        control.kind,
+        p,
+        x,
+        random.uniform(one),
+        random.uniform(two),
+        random.uniform(three),
+        random.uniform(four),
+    )
+    dynamics.observe(control.kind, p, x, herd.flock.seen[lane])
+
+
+@kernel
+def start(control: Control, model: Model, plan: Plan, first_run: int, herd: Herd, bench: Bench) -> None:
+    """Begin the first episode of every lane."""
+    agents = len(plan.weights)
+    t = U64(random.START)
+    for lane in range(len(herd.theta)):
+        run, agent = U64(first_run + lane // agents), U64(lane % agents)
+        first_state(control, herd, lane, plan.seed, run, agent, t)
+        episodic.begin(model, herd.flock, lane, herd.theta[lane], plan.seed, run, agent, t, bench.desk)
+
+
+@kernel
+def local_steps(
+    control: Control,
+    model: Model,
+    plan: Plan,
+    team: Team,
+    herd: Herd,
+    low: int,
+    high: int,
+    step_sizes: Floats,
+    stretch: Stretch,
+    k: int,
+    bench: Bench,
+) -> None:
+    """The local steps of a stretch's k-th round for lanes ``low`` to ``high``."""
+    agents = len(plan.weights)
+    column = k * stretch.steps
+    t = stretch.t + column
+    if k > 0:  # later rounds begin with the central parameters
+        for lane in range(low, high):
+            average, own = team.central[lane // agents], herd.theta[lane]
+            for j in range(len(own)):
+                own[j] = average[j]
+    for step in range(stretch.steps):
+        # What theta-tilde gives to the steps of this round after this one: a + t each.
+        remaining = stretch.steps - 1 - step + stretch.left
+        rest = remaining * (plan.offset + t + step + 0.5 * (remaining + 1))
+        run, agent = low // agents, low % agents - 1
+        for lane in range(low, high):
+            agent += 1
+            if agent == agents:
+                run, agent = run + 1, 0
+            if team.failed_at[run] != RUNNING:
+                continue
+            size = step_sizes[plan.schedule[agent], column + step]
+            if not one_step(
+                control, model, plan, team.first_run, herd, lane, run, agent, t + step, size, rest, bench
+            ):
+                lanes.fail(run, t + step, bench)
+
+
+@piece
+def one_step(
+    control: Control,
+    model: Model,
+    plan: Plan,
+    first_run: int,
+    herd: Herd,
+    lane: int,
+    team_run: int,
+    team_agent: int,
+    t: int,
+    step_size: float,
+    rest: float,
+    bench: Bench,
+) -> bool:
+    """One step of one lane; whether its parameters stay finite."""
+    flock, theta, progress = herd.flock, herd.theta[lane], herd.progress[lane]
+    run, agent, now = first_run + U64(team_run), U64(team_agent), U64(t)
+    one, two = random.words(plan.seed, run, agent, now)
+    x, p, seen = herd.physical[lane], control.physics[team_agent], flock.seen[lane]
+
+    reward, terminated = dynamics.step(control.kind, p, x, flock.numbers[lane], random.uniform(one))
+    dynamics.observe(control.kind, p, x, seen)
+    flock.elapsed[lane] += 1
+    flock.gain[lane] += reward
+    finite = episodic.go_on(
+        model,
+        flock,
+        lane,
+        theta,
+        reward,
+        terminated,
+        step_size,
+        rest,
+        progress,
+        plan.seed,
+        run,
+        agent,
+        now,
+        two,
+        bench.desk,
+    )
+    if terminated or flock.elapsed[lane] >= control.limits[team_agent]:
+        episodic.end_episode(flock, lane, t * control.bins // control.steps)
+        first_state(control, herd, lane, plan.seed, run, agent, now)
+        episodic.begin(model, flock, lane, theta, plan.seed, run, agent, now, bench.desk)
+    return finite
+
+
+@kernel
+def train(
+    control: Control,
+    model: Model,
+    plan: Plan,
+    team: Team,
+    herd: Herd,
+    step_sizes: Floats,
+    stretch: Stretch,
+    bench: Bench,
+    central: Floats,
+    drift: Floats,
+) -> None:
+    """All steps of a stretch; ``central`` (R, m, d) and ``drift`` (R, m) record its synchronisations."""
+    for k in range(stretch.rounds):
+        local_steps(control, model, plan, team, herd, 0, len(herd.theta), step_sizes, stretch, k, bench)
+        settle(plan, team, stretch, k, bench, central, drift)
+
+
+@kernel
+def settle(
+    plan: Plan, team: Team, stretch: Stretch, k: int, bench: Bench, central: Floats, drift: Floats
+) -> None:
+    """End a stretch's k-th round: average, and if it synchronises, project and record."""
+    begun = stretch.begun + k * stretch.steps
+    end = stretch.t + (k + 1) * stretch.steps
+    for run in range(len(team.failed_at)):
+        average = team.central[run]
+        if stretch.ends and team.failed_at[run] == RUNNING and bench.failed_at[run] == RUNNING:
+            if team.progress.size > 0:
+                lanes.gather(plan, team, begun, end - begun, run)
+            distance = lanes.mean(plan, team, run, stretch.synchronises, bench.spread)
+            if stretch.synchronises:
+                lanes.project(average, plan.radius)
+                drift[run, k] = distance
+                if not lanes.all_finite(average):
+                    bench.failed_at[run] = end - 1
+        if team.failed_at[run] == RUNNING and bench.failed_at[run] != RUNNING:
+            team.failed_at[run] = bench.failed_at[run]
+            for j in range(len(average)):
+                average[j] = math.nan
+        if stretch.synchronises:
+            if team.failed_at[run] != RUNNING:
+                drift[run, k] = math.nan
+            for j in range(len(average)):
+                central[run, k, j] = average[j]

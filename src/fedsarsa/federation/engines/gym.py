@@ -1,0 +1,272 @@
+"""The engine for environments of Gymnasium: Python steps them, one compiled call a step learns for all.
+
+An environment that raises, or answers with something that is not finite, stops its agent: the others go on,
+the server averages without it, and the history says which agent stopped when and why.
+"""
+
+import math
+import warnings
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fedsarsa._checks import Floats
+from fedsarsa._numba import U64
+from fedsarsa.federation import episodic
+from fedsarsa.federation.engines import gym_lanes
+from fedsarsa.federation.engines.cpu import announced, available_cores
+from fedsarsa.federation.engines.gym_lanes import (
+    BROKEN,
+    OVERFLOWN,
+    RUNNING_ON,
+    STOPPED,
+    TERMINATED,
+    TRUNCATED,
+)
+from fedsarsa.federation.engines.reference import project
+from fedsarsa.federation.engines.stepping import Failure, Stepper, stepper
+from fedsarsa.federation.episodic import Episodes, EpisodicProblem
+from fedsarsa.federation.problem import RUNNING, State, Synchronisations, average
+from fedsarsa.learning import random
+from fedsarsa.learning.episodic_layout import desk
+from fedsarsa.learning.step_sizes import step_sizes_at
+from fedsarsa.worlds.gym import GymFleet
+
+
+class GymEngine:
+    """Trains in environments of Gymnasium. ``reports`` tells of agents that stopped."""
+
+    name: ClassVar[str] = "gym"
+
+    def __init__(self, problem: EpisodicProblem) -> None:
+        assert isinstance(problem.fleet, GymFleet)
+        self.problem = problem
+        self.fleet = problem.fleet
+        self.model = problem.model()
+        self.desk = desk(self.model)
+        self.stepper: Stepper | None = None
+        self.reports: list[dict[str, Any]] = []
+        self.observed = len(self.fleet.bounds[0])
+        self.answer = _answering(problem, self.fleet)
+        self.flat = len(self.fleet.observation_space.shape) <= 1
+        self.seed = U64(problem.seed)
+        self.stale = True  # whether lanes have stopped since they were listed
+        lanes = problem.runs * problem.agents
+        self.rewards = np.zeros(lanes)
+        self.first, self.begins = np.zeros((lanes, self.observed)), np.zeros(lanes, np.bool)
+
+    def start(self, state: State) -> None:
+        """Make every environment, and begin every agent's first episode."""
+        with announced():
+            self._begin_all(state, random.START)
+
+    def _begin_all(self, state: State, t: int) -> None:
+        """Make environments and begin an episode in each: the first ones, or after a checkpoint."""
+        worlds = [world for _ in range(self.problem.runs) for world in self.fleet]
+        self.stepper = stepper(worlds, self.fleet.processes, available_cores())
+        held = _held(state)
+        flock = episodic.flock(held, state.actions, slice(None))
+        flock.elapsed[:], flock.gain[:], flock.trace[:], flock.live_count[:] = 0, 0.0, 0.0, 0
+        lanes = np.flatnonzero(held.stopped_at.reshape(-1) == RUNNING)
+        seeds = [self._seed(lane, t) for lane in lanes.tolist()]
+        self._begin(state, flock, lanes.tolist(), seeds, t)
+
+    def _seed(self, lane: int, t: int) -> int:
+        """What the first ``reset(seed=...)`` gets: a function of (seed, run, agent), as all draws are."""
+        run, agent = divmod(lane, self.problem.agents)
+        counter = random.plain_purpose(t, random.FIRST_STATE)
+        return random.plain_words(self.problem.seed, run, agent, counter)[0] >> 33
+
+    def _begin(self, state: State, flock: Any, lanes: list[int], seeds: list[Any], t: int) -> None:
+        """Begin first episodes, and draw their first actions."""
+        assert self.stepper is not None
+        begun = []
+        for lane, seen in zip(lanes, self.stepper.reset(lanes, seeds), strict=True):
+            if isinstance(seen, Failure):
+                self._stop(state, lane, t, seen.report)
+                continue
+            flock.seen[lane, : self.observed] = np.ravel(seen)
+            if np.isfinite(flock.seen[lane, : self.observed]).all():
+                begun.append(lane)
+            else:
+                self._stop(state, lane, t, f"observation must be finite, got {seen!r}")
+        theta = state.theta.reshape(len(flock.elapsed), -1)
+        agents, which = self.problem.agents, np.array(begun, np.int64)
+        gym_lanes.begin(self.model, flock, theta, which, agents, self.seed, U64(t), self.desk)
+
+    def _stop(self, state: State, lane: int, t: int, why: str) -> None:
+        """Stop an agent whose environment failed, and say so."""
+        run, agent = divmod(lane, self.problem.agents)
+        step = 0 if t == random.START else t
+        _held(state).stopped_at[run, agent] = step
+        self.stale = True
+        where = self.fleet[agent].label
+        self.reports.append({"run": run, "agent": agent, "step": step, "environment": where, "why": why})
+        warnings.warn(
+            f"agent {agent} of run {run} stopped at step {step}: {where}: {why}", RuntimeWarning, stacklevel=2
+        )
+
+    def advance(self, state: State, steps: int) -> Synchronisations:
+        """Train every run for ``steps`` more steps, in place."""
+        problem = self.problem
+        if self.stepper is None:  # going on from a checkpoint: environments cannot be saved, and begin anew
+            self._begin_all(state, state.t)
+        times = np.arange(state.t, state.t + steps)
+        step_sizes = step_sizes_at(problem.schedules, times)[problem.schedule_of] * problem.step_factor
+        rounds: list[Floats] = []
+        drifts: list[Floats] = []
+        flock = episodic.flock(_held(state), state.actions, slice(None))
+        size = len(flock.elapsed)
+        self.theta, self.progress = (
+            state.theta.reshape(size, -1),
+            state.progress.reshape(size, state.progress.shape[2]),
+        )
+        self.seen = flock.seen[:, : self.observed]
+        self._list_lanes(state)
+        step_sizes = np.ascontiguousarray(step_sizes.T)
+        with announced():
+            for k, t in enumerate(times.tolist()):
+                if problem.average_offset is not None:
+                    state.weighted_sum += (problem.average_offset + t) * state.central
+                self._step(state, flock, t, step_sizes[k])
+                synchronises = problem.sync_every is not None and (t + 1) % problem.sync_every == 0
+                if synchronises:
+                    drifts.append(self._synchronise(state, t))
+                    rounds.append(state.central.copy())
+                elif problem.average_offset is not None or t + 1 == problem.steps:
+                    self._average(state)
+        state.t += steps
+        shape = (len(rounds), problem.runs)
+        return Synchronisations(
+            central=np.reshape(rounds, (*shape, problem.features.dim)).swapaxes(0, 1),
+            drift=np.reshape(drifts, shape).swapaxes(0, 1),
+        )
+
+    def _step(self, state: State, flock: Any, t: int, step_sizes: Floats) -> None:
+        """One step of every agent that still learns."""
+        assert self.stepper is not None
+        if self.stale:
+            self._list_lanes(state)
+        lanes, rewards, ends, seen = self.lanes, self.rewards, self.ends, self.seen
+        for lane, answer in zip(lanes, self.stepper.step(lanes, self.answer(flock, lanes)), strict=True):
+            if type(answer) is Failure:
+                self._stop(state, lane, t, answer.report)
+                ends[lane] = STOPPED
+                continue
+            try:
+                observation, rewards[lane], terminated, truncated, _ = answer
+                seen[lane] = observation if self.flat else np.ravel(observation)
+            except (TypeError, ValueError) as error:
+                self._stop(
+                    state, lane, t, f"step answered {answer!r}, which is not as its spaces say: {error}"
+                )
+                ends[lane] = STOPPED
+                continue
+            ends[lane] = TERMINATED if terminated else TRUNCATED if truncated else RUNNING_ON
+        ended = [lane for lane in lanes if ends[lane] > RUNNING_ON]
+        if ended:
+            self._reset(state, ended, t)
+        unsound = gym_lanes.learn(
+            self.model,
+            flock,
+            self.theta,
+            self.progress,
+            rewards,
+            ends,
+            self.first,
+            self.begins,
+            step_sizes,
+            t * self.problem.bins // self.problem.steps,
+            self.seed,
+            U64(t),
+            self.desk,
+        )
+        if unsound:
+            self._see_what_is_not_finite(state, t)
+
+    def _reset(self, state: State, lanes: list[int], t: int) -> None:
+        """Begin the next episodes of ``lanes``; those that fail learn from their last step, and stop."""
+        assert self.stepper is not None
+        for lane, seen in zip(lanes, self.stepper.reset(lanes, [None] * len(lanes)), strict=True):
+            self.begins[lane] = False
+            if type(seen) is Failure:
+                self._stop(state, lane, t, seen.report)
+                continue
+            try:
+                self.first[lane] = seen if self.flat else np.ravel(seen)
+                self.begins[lane] = True
+            except (TypeError, ValueError) as error:
+                self._stop(
+                    state, lane, t, f"reset answered {seen!r}, which is not as its space says: {error}"
+                )
+
+    def _list_lanes(self, state: State) -> None:
+        """The lanes that still learn."""
+        self.stale = False
+        learning = (_held(state).stopped_at == RUNNING) & (state.failed_at[:, None] == RUNNING)
+        self.ends = np.where(learning.reshape(-1), RUNNING_ON, STOPPED).astype(np.uint8)
+        self.lanes = np.flatnonzero(learning).tolist()
+
+    def _see_what_is_not_finite(self, state: State, t: int) -> None:
+        """Stop agents whose environment answered, and runs whose parameters became, what is not finite."""
+        for lane in np.flatnonzero(self.ends == BROKEN).tolist():
+            if math.isfinite(self.rewards[lane]):
+                got = f"observation must be finite, got {self.seen[lane].tolist()}"
+            else:
+                got = f"reward must be finite, got {self.rewards[lane]}"
+            self._stop(state, lane, t, got)
+        failed = (self.ends == OVERFLOWN).reshape(self.problem.runs, -1).any(axis=1)
+        self._fail(state, failed, t)
+
+    def _average(self, state: State) -> None:
+        """The weighted average of the agents that have not stopped."""
+        for run in range(self.problem.runs):
+            weights = np.where(_held(state).stopped_at[run] == RUNNING, self.problem.weights, 0.0)
+            if weights.sum() > 0:
+                if not weights.all():
+                    weights = weights / weights.sum()
+                state.central[run] = average(weights, state.theta[run])
+
+    def _synchronise(self, state: State, t: int) -> Floats:
+        """Average, project and broadcast; the drift of every run."""
+        self._average(state)
+        spread = np.sum((state.theta - state.central[:, None]) ** 2, axis=2)
+        drift: Floats = np.where(state.failed_at == RUNNING, spread @ self.problem.weights, np.nan)
+        for run in np.flatnonzero(state.failed_at == RUNNING).tolist():
+            state.central[run] = project(state.central[run], self.problem.radius)
+            state.theta[run] = state.central[run]
+        self._fail(state, ~np.isfinite(state.central).all(axis=1), t)
+        return drift
+
+    def _fail(self, state: State, failed: Any, t: int) -> None:
+        """Note runs whose parameters stopped being finite."""
+        new = failed & (state.failed_at == RUNNING)
+        state.failed_at[new] = t
+        self.stale |= bool(new.any())
+        state.theta[new] = np.nan
+        state.central[new] = np.nan
+
+    def close(self) -> None:
+        """Close every environment."""
+        if self.stepper is not None:
+            self.stepper.close()
+            self.stepper = None
+
+
+def _answering(problem: EpisodicProblem, fleet: GymFleet) -> Any:
+    """How lanes' actions are said to their environments."""
+    space = fleet.action_space
+    if problem.features.joint:
+        return lambda flock, lanes: [np.full(space.shape, flock.numbers[lane], space.dtype) for lane in lanes]
+    actions = fleet.actions(problem.per_number)
+
+    def answer(flock: Any, lanes: list[int]) -> list[Any]:
+        held = flock.actions.tolist()
+        return [actions[held[lane]] for lane in lanes]
+
+    return answer
+
+
+def _held(state: State) -> Episodes:
+    assert state.episodes is not None
+    return state.episodes

@@ -1,0 +1,99 @@
+"""Compiled learning for environments that Python steps: all lanes of a time step in one call."""
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedsarsa._checks import Floats
+from fedsarsa._numba import U64, kernel
+from fedsarsa.learning import episodic, random
+from fedsarsa.learning.boxes import Integers
+from fedsarsa.learning.episodic_layout import Desk, Flock, Model
+
+# What became of a lane's step: no step, then what its environment reported, then what ``learn`` found:
+# an answer that is not finite, parameters that are not.
+STOPPED, RUNNING_ON, TRUNCATED, TERMINATED, BROKEN, OVERFLOWN = range(6)
+
+
+@kernel
+def begin(
+    model: Model, flock: Flock, theta: Floats, lanes: Integers, agents: int, seed: int, t: int, desk: Desk
+) -> None:
+    """First actions of the episodes that ``lanes`` begin after step ``t``."""
+    for lane in lanes:
+        run, agent = U64(lane // agents), U64(lane % agents)
+        episodic.begin(model, flock, lane, theta[lane], seed, run, agent, U64(t), desk)
+
+
+@kernel
+def learn(
+    model: Model,
+    flock: Flock,
+    theta: Floats,
+    progress: Floats,
+    rewards: Floats,
+    ends: NDArray[np.uint8],
+    first: Floats,
+    begins: NDArray[np.bool],
+    step_sizes: Floats,
+    span: int,
+    seed: int,
+    t: int,
+    desk: Desk,
+) -> int:
+    """Steps 2 to 4 of every lane; where its episode is over, the end of it and the first action of the next.
+
+    ``step_sizes`` (N,) are the agents'; ``first`` (L, observed) holds the observations with which the lanes
+    that ``begins`` marks begin their next episode. How many lanes are not finite; ``ends`` says which.
+    """
+    agents, observed = len(step_sizes), first.shape[1]
+    unsound = 0
+    for lane in range(len(rewards)):
+        end = ends[lane]
+        if end == STOPPED:
+            continue
+        finite = math.isfinite(rewards[lane])
+        for i in range(observed):
+            finite &= math.isfinite(flock.seen[lane, i])
+        if not finite:
+            ends[lane] = BROKEN
+            unsound += 1
+            continue
+        run, agent = U64(lane // agents), U64(lane % agents)
+        _, word = random.words(seed, run, agent, U64(t))
+        flock.elapsed[lane] += 1
+        flock.gain[lane] += rewards[lane]
+        size = step_sizes[lane % agents]
+        finite = episodic.go_on(
+            model,
+            flock,
+            lane,
+            theta[lane],
+            rewards[lane],
+            end == TERMINATED,
+            size,
+            0.0,
+            progress[lane],
+            seed,
+            run,
+            agent,
+            U64(t),
+            word,
+            desk,
+        )
+        if not finite:
+            ends[lane] = OVERFLOWN
+            unsound += 1
+        elif end != RUNNING_ON:
+            episodic.end_episode(flock, lane, span)
+            if begins[lane]:
+                for i in range(observed):
+                    flock.seen[lane, i] = first[lane, i]
+                    finite &= math.isfinite(first[lane, i])
+                if finite:
+                    episodic.begin(model, flock, lane, theta[lane], seed, run, agent, U64(t), desk)
+                else:
+                    ends[lane] = BROKEN
+                    unsound += 1
+    return unsound

@@ -1,0 +1,217 @@
+"""Environments of Gymnasium, stepped here or in processes of their own; closed in any case."""
+
+import multiprocessing
+import signal
+import time
+import traceback
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Any, Protocol
+
+from fedsarsa.worlds.gym import GymWorld
+
+PROBE_STEPS = 20  # steps of an environment that are timed
+SLOW = 200e-6  # seconds per step from which on a process of its own pays
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An environment that raised: its traceback."""
+
+    report: str
+
+
+class Stepper(Protocol):
+    """Steps environments. What raises in one of them is answered as a ``Failure``."""
+
+    def reset(self, lanes: Sequence[int], seeds: Sequence[int | None]) -> list[Any]:
+        """First observations of the environments of ``lanes``."""
+        ...
+
+    def step(self, lanes: Sequence[int], actions: Sequence[Any]) -> list[Any]:
+        """(observation, reward, terminated, truncated, info) of every one of ``lanes``."""
+        ...
+
+    def close(self) -> None:
+        """Close all environments."""
+        ...
+
+
+class Here:
+    """Environments in this process."""
+
+    def __init__(self, worlds: Sequence[GymWorld]) -> None:
+        self.environments: list[Any] = []
+        try:
+            for world in worlds:
+                self.environments.append(world.make())
+        except BaseException:
+            self.close()
+            raise
+
+    def reset(self, lanes: Sequence[int], seeds: Sequence[int | None]) -> list[Any]:
+        """First observations."""
+        answers: list[Any] = []
+        for lane, seed in zip(lanes, seeds, strict=True):
+            try:
+                answers.append(self.environments[lane].reset(seed=seed)[0])
+            except Exception:
+                answers.append(Failure(traceback.format_exc()))
+        return answers
+
+    def step(self, lanes: Sequence[int], actions: Sequence[Any]) -> list[Any]:
+        """What every environment answered."""
+        environments, answers = self.environments, []
+        for lane, action in zip(lanes, actions, strict=True):
+            try:
+                answers.append(environments[lane].step(action))
+            except Exception:
+                answers.append(Failure(traceback.format_exc()))
+        return answers
+
+    def close(self) -> None:
+        """Close all environments, also after one that does not close."""
+        failed = None
+        for environment in self.environments:
+            try:
+                environment.close()
+            except Exception as error:
+                failed = error
+        self.environments = []
+        if failed is not None:
+            raise failed
+
+
+class Processes:
+    """Environments shared out among ``count`` processes, each of which steps its own one after another."""
+
+    def __init__(self, worlds: Sequence[GymWorld], count: int) -> None:
+        # Forked where the system can: constructors then need not be sent. The children run environments only.
+        methods = multiprocessing.get_all_start_methods()
+        context: Any = multiprocessing.get_context("fork" if "fork" in methods else "spawn")
+        self.owner = [lane * count // len(worlds) for lane in range(len(worlds))]
+        self.place = [lane - self.owner.index(self.owner[lane]) for lane in range(len(worlds))]
+        self.pipes: list[Any] = []
+        self.children: list[Any] = []
+        try:
+            for part in range(count):
+                ours, theirs = context.Pipe()
+                own = [world for world, owner in zip(worlds, self.owner, strict=True) if owner == part]
+                self.pipes.append(ours)
+                child = context.Process(target=_serve, args=(theirs, own, self.pipes), daemon=True)
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", DeprecationWarning)  # that threads are not forked
+                    child.start()
+                theirs.close()
+                self.children.append(child)
+            for pipe in self.pipes:
+                answer = pipe.recv()
+                if isinstance(answer, Failure):
+                    raise RuntimeError(f"an environment could not be made:\n{answer.report}")
+        except BaseException:
+            self.close()
+            raise
+
+    def reset(self, lanes: Sequence[int], seeds: Sequence[int | None]) -> list[Any]:
+        """First observations."""
+        return self._ask("reset", lanes, seeds)
+
+    def step(self, lanes: Sequence[int], actions: Sequence[Any]) -> list[Any]:
+        """What every environment answered."""
+        return self._ask("step", lanes, actions)
+
+    def _ask(self, what: str, lanes: Sequence[int], arguments: Sequence[Any]) -> list[Any]:
+        """Send every process what its lanes are asked, then gather the answers in the order of ``lanes``."""
+        parts: dict[int, list[int]] = {}
+        for k, lane in enumerate(lanes):
+            parts.setdefault(self.owner[lane], []).append(k)
+        answers: list[Any] = [None] * len(lanes)
+        sent = []
+        for part, ks in parts.items():
+            message = (what, [self.place[lanes[k]] for k in ks], [arguments[k] for k in ks])
+            try:
+                self.pipes[part].send(message)
+                sent.append((part, ks))
+            except OSError:
+                self._lost(part, ks, answers)
+        for part, ks in sent:
+            try:
+                for k, answer in zip(ks, self.pipes[part].recv(), strict=True):
+                    answers[k] = answer
+            except (EOFError, OSError):
+                self._lost(part, ks, answers)
+        return answers
+
+    def _lost(self, part: int, ks: list[int], answers: list[Any]) -> None:
+        """Note a process that died under its environments."""
+        child = self.children[part]
+        child.join(1.0)
+        for k in ks:
+            answers[k] = Failure(f"the environment's process ended with exit code {child.exitcode}")
+
+    def close(self) -> None:
+        """Ask every process to close its environments; end those that do not."""
+        for pipe in self.pipes:
+            try:
+                pipe.send(None)
+            except OSError:
+                continue
+        for pipe, child in zip(self.pipes, self.children, strict=False):
+            child.join(5.0)
+            if child.is_alive():
+                child.terminate()
+                child.join()
+            pipe.close()
+        self.pipes, self.children = [], []
+
+
+def _serve(pipe: Connection, worlds: list[GymWorld], others: list[Connection]) -> None:
+    """A process's work: make environments, answer until told to stop, close.
+
+    ``others`` are the parent's ends of all pipes: while a child holds one, no child would see the parent go.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent takes interrupts, between two stretches
+    for other in others:
+        other.close()
+    try:
+        own = Here(worlds)
+    except Exception:
+        pipe.send(Failure(traceback.format_exc()))
+        return
+    pipe.send("ready")
+    try:
+        while (message := pipe.recv()) is not None:
+            what, lanes, arguments = message
+            pipe.send(own.reset(lanes, arguments) if what == "reset" else own.step(lanes, arguments))
+    except EOFError:
+        pass  # the parent is gone
+    finally:
+        own.close()
+
+
+def stepper(worlds: Sequence[GymWorld], processes: int | None, cores: int) -> Stepper:
+    """Environments of ``worlds``: here, or in processes where they are slow or processes were asked for."""
+    count = processes
+    if count is None:
+        count = cores if cores > 1 and len(worlds) > 1 and _seconds(worlds[0]) > SLOW else 0
+    return Processes(worlds, min(count, len(worlds))) if count else Here(worlds)
+
+
+def _seconds(world: GymWorld) -> float:
+    """How long a step takes, with actions drawn at random; 0 if it fails, which training will report."""
+    env = world.make()
+    try:
+        env.reset(seed=0)
+        env.action_space.seed(0)
+        begun = time.perf_counter()
+        for _ in range(PROBE_STEPS):
+            _, _, terminated, truncated, _ = env.step(env.action_space.sample())
+            if terminated or truncated:
+                env.reset()
+        return (time.perf_counter() - begun) / PROBE_STEPS
+    except Exception:
+        return 0.0
+    finally:
+        env.close()

@@ -1,0 +1,152 @@
+"""The options of FedSARSA beyond Algorithm ``alg``: checked, and made a problem for episodic worlds."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fedsarsa import _checks
+from fedsarsa._checks import Floats
+from fedsarsa.federation.episodic import ACCUMULATING, TRACES, EpisodicProblem
+from fedsarsa.federation.problem import Problem
+from fedsarsa.learning.boxes import BoxMap, ContinuousFeatures, box_map
+from fedsarsa.learning.candidates import Candidates, GridActions
+from fedsarsa.learning.features import OneHot
+from fedsarsa.learning.policies import FixedPolicy
+from fedsarsa.learning.tile_coding import TileCoding
+from fedsarsa.worlds.control import ControlFleet, ControlWorld
+from fedsarsa.worlds.finite import FiniteMDP
+from fedsarsa.worlds.fleet import Fleet, as_fleet
+from fedsarsa.worlds.gym import GymFleet, GymWorld
+
+if TYPE_CHECKING:
+    from fedsarsa.federation.fedsarsa import FedSARSA
+
+EpisodicFleet = ControlFleet | GymFleet
+AnyFleet = Fleet | EpisodicFleet
+
+MOST_RECORDED = 4 * 2**30  # bytes of central parameters that a history of episodic worlds may keep
+KEPT = 200  # records that are suggested instead
+
+
+def any_fleet(worlds: AnyFleet | Sequence[FiniteMDP]) -> AnyFleet:
+    """A fleet, or the fleet of a list of worlds of one sort."""
+    if isinstance(worlds, Fleet | ControlFleet | GymFleet):
+        return worlds
+    listed: list[Any] = list(worlds) if isinstance(worlds, Sequence) else [worlds]
+    for world, fleet in ((ControlWorld, ControlFleet), (GymWorld, GymFleet)):
+        if listed and isinstance(listed[0], world):
+            return fleet(listed)
+    return as_fleet(worlds)
+
+
+def check_options(algo: "FedSARSA") -> None:
+    """Reject options that mean nothing."""
+    decay = _checks.number("trace_decay", algo.trace_decay, "a number in [0, 1]")
+    if not 0 <= decay <= 1:
+        raise ValueError(f"trace_decay must be a number in [0, 1], got {algo.trace_decay!r}")
+    _checks.choice("traces", algo.traces, TRACES)
+    for name in ("expected", "step_per_feature"):
+        if not isinstance(getattr(algo, name), bool):
+            raise TypeError(f"{name} must be True or False, got {getattr(algo, name)!r}")
+    _checks.number("initial_value", algo.initial_value)
+    if algo.actions is not None and not isinstance(algo.actions, Candidates):
+        raise TypeError(f"actions must be GridActions or RandomActions, got {algo.actions!r}")
+
+
+def check_finite(algo: "FedSARSA") -> None:
+    """Reject options that the engines of finite worlds do not have."""
+    neutral = {
+        "trace_decay": 0,
+        "traces": ACCUMULATING,
+        "expected": False,
+        "step_per_feature": False,
+        "actions": None,
+    }
+    for name, value in neutral.items():
+        if getattr(algo, name) != value:
+            raise ValueError(
+                f"{name} must be {value!r} in finite worlds, got {getattr(algo, name)!r}; "
+                "it is offered for control worlds and environments of Gymnasium"
+            )
+
+
+def option_settings(algo: "FedSARSA") -> dict[str, Any]:
+    """The options in words and numbers, for records."""
+    names = ("trace_decay", "traces", "expected", "step_per_feature", "initial_value")
+    return {"candidates": repr(algo.actions)} | {name: getattr(algo, name) for name in names}
+
+
+def episodic_problem(algo: "FedSARSA", fleet: EpisodicFleet, common: dict[str, Any]) -> EpisodicProblem:
+    """The training problem of an episodic fleet."""
+    if algo.redraw_actions:
+        raise ValueError("redraw_actions must be False here, got True; it is offered for finite worlds")
+    candidates, joint = _candidates(algo.actions, fleet)
+    if isinstance(algo.policy, FixedPolicy):
+        if isinstance(algo.policy.pi, np.ndarray) and algo.policy.pi.ndim > 1:
+            raise ValueError(
+                f"pi must not depend on states, of which there is no number here, got {algo.policy}"
+            )
+        algo.policy.table(1, len(candidates))
+    return EpisodicProblem(
+        **common,
+        features=_features(algo, fleet, len(candidates), joint),
+        candidates=candidates,
+        action_bounds=fleet.action_bounds or (0.0, float(len(candidates) - 1)),
+        trace_decay=float(algo.trace_decay),
+        traces=algo.traces,
+        expected=algo.expected,
+        step_per_feature=algo.step_per_feature,
+    )
+
+
+def _candidates(actions: Candidates | None, fleet: EpisodicFleet) -> tuple[Floats, bool]:
+    """The actions as numbers, and whether features take the action as an input."""
+    if fleet.action_count is not None:
+        if actions is not None:
+            raise ValueError(
+                f"actions must be None where worlds have {fleet.action_count} actions, got {actions!r}"
+            )
+        return np.arange(float(fleet.action_count)), False
+    if actions is None:
+        raise ValueError("actions must be GridActions or RandomActions where actions are numbers, got None")
+    if isinstance(fleet, GymFleet) and fleet.action_bounds is None:
+        if not isinstance(actions, GridActions):
+            raise ValueError(
+                f"actions must be GridActions where an action has several numbers, got {actions!r}"
+            )
+        return np.arange(float(len(fleet.actions(actions.count)))), False
+    assert fleet.action_bounds is not None
+    if isinstance(actions, GridActions):
+        return actions.numbers(*fleet.action_bounds), False
+    return np.zeros(actions.count), True
+
+
+def _features(algo: "FedSARSA", fleet: EpisodicFleet, actions: int, joint: bool) -> BoxMap:
+    """phi on the fleet's observations."""
+    features: Any = algo.features
+    low, high = fleet.bounds
+    counts = fleet.counts if isinstance(fleet, GymFleet) else None
+    if isinstance(features, OneHot) and counts is not None and not joint:
+        features = TileCoding(tilings=1, bins=counts)  # one tile per observation
+    if not isinstance(features, ContinuousFeatures):
+        raise ValueError(
+            f"features must be TileCoding, FourierBasis or RBF for continuous observations, got {features!r}"
+        )
+    if joint:
+        assert fleet.action_bounds is not None
+        low, high = (*low, fleet.action_bounds[0]), (*high, fleet.action_bounds[1])
+    return box_map(features, low, high, actions, joint)
+
+
+def check_records(problem: Problem, record_every: int) -> None:
+    """Say so before central parameters fill the memory."""
+    if not isinstance(problem, EpisodicProblem) or problem.sync_every is None:
+        return
+    rounds = problem.steps // problem.sync_every
+    needed = 8 * problem.runs * problem.features.dim * (rounds // record_every)
+    if needed > MOST_RECORDED:
+        raise ValueError(
+            f"record_every must leave at most {MOST_RECORDED >> 30} GiB of records, got {needed >> 30} with "
+            f"{record_every}; {max(1, rounds // KEPT)} would keep {KEPT} of {problem.features.dim} parameters"
+        )

@@ -1,0 +1,217 @@
+"""Feature maps on continuous observations: phi(x, a) with norm at most 1.
+
+What a user writes (`TileCoding()`, `FourierBasis()`, `RBF()`) says nothing of the world. ``features.on_box``
+gives its basis on inputs in [0, 1]; a `BoxMap` scales a world's observations to that, clips what is
+outside, and makes features of pairs from it in one of two ways:
+
+- *stacked*: every action has parameters of its own; parameter ``j A + a`` belongs to basis function j.
+- *joint*: the action is one more input, for actions that are numbers.
+
+A basis function that is zero costs nothing: a map gives the active ones, as indices and values.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedsarsa import _checks
+from fedsarsa._checks import Floats
+
+Integers = NDArray[np.int64]
+Bounds = tuple[Sequence[float], Sequence[float]]
+
+MOST_PARAMETERS = 50_000_000  # 400 MB per agent: beyond, something was chosen by mistake
+
+
+class Coefficients(NamedTuple):
+    """A basis as compiled pieces read it; see the files of the bases for what each number means."""
+
+    kind: int
+    size: int
+    active: int
+    weight: float
+    bins: Floats
+    offsets: Floats
+    strides: Integers
+    tiles: int
+    slots: int
+    points: Floats
+    precision: Floats
+
+
+class Basis(Protocol):
+    """Basis functions of inputs in [0, 1]."""
+
+    @property
+    def size(self) -> int:
+        """Number of basis functions."""
+        ...
+
+    def active(self, unit: Floats) -> tuple[Integers, Floats]:
+        """Indices of the functions that are not zero at ``unit`` (inputs,), and their values."""
+        ...
+
+    def constant(self, value: float) -> Floats:
+        """Parameters (size,) with which the basis is ``value`` everywhere."""
+        ...
+
+    def coefficients(self) -> Coefficients:
+        """What compiled pieces read."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class BoxMap:
+    """phi(x, a) on observations between ``low`` and ``high`` (inputs,).
+
+    Attributes
+    ----------
+    stack : int
+        Number of actions with parameters of their own; 1 where the action is the last input.
+    joint : bool
+        Whether the action is the last input.
+    """
+
+    basis: Basis
+    low: Floats
+    high: Floats
+    stack: int
+    joint: bool
+
+    @property
+    def dim(self) -> int:
+        """Number of parameters d."""
+        return self.basis.size * self.stack
+
+    def scaled(self, inputs: Floats) -> tuple[Floats, bool]:
+        """Inputs scaled to [0, 1], and whether any was outside and clipped."""
+        unit = (inputs - self.low) * (1.0 / (self.high - self.low))
+        inside = (inputs >= self.low) & (inputs <= self.high)
+        clipped = np.where(inputs > self.high, 1.0, 0.0)
+        return np.where(inside, np.minimum(unit, 1.0), clipped), not inside.all()
+
+    def active(self, inputs: Floats, action: int) -> tuple[Integers, Floats]:
+        """Indices and values of phi's entries that are not zero; the action is in ``inputs`` if joint."""
+        unit, _ = self.scaled(inputs)
+        index, value = self.basis.active(unit)
+        return index * self.stack + (0 if self.joint else action), value
+
+    def vector(self, inputs: Floats, action: int) -> Floats:
+        """phi, (d,)."""
+        phi = np.zeros(self.dim)
+        index, value = self.active(inputs, action)
+        phi[index] = value
+        return phi
+
+    def constant(self, value: float) -> Floats:
+        """Parameters (d,) with which Q is ``value`` everywhere."""
+        return np.repeat(self.basis.constant(value), self.stack)
+
+
+class ContinuousFeatures:
+    """What a user writes: features that become a basis once the number of inputs is known."""
+
+    bounds: Bounds | None
+
+    def on_box(self, inputs: int) -> Basis:
+        """The basis for a number of inputs."""
+        raise NotImplementedError
+
+    def on(self, states: int, actions: int) -> Any:
+        """Finite worlds have no continuous observations."""
+        raise ValueError(
+            f"features must be OneHot, ModuloFeatures or TabularFeatures in a finite world "
+            f"({states} states, {actions} actions), got {self!r}"
+        )
+
+
+def box_map(
+    features: ContinuousFeatures, low: Sequence[float], high: Sequence[float], actions: int, joint: bool
+) -> BoxMap:
+    """The map on a world's bounds, or on the features' own; if ``joint``, the action is the last input."""
+    if features.bounds is not None:
+        lows, highs = (list(side) for side in features.bounds)
+        observed = len(low) - joint
+        if len(lows) != observed:
+            raise ValueError(f"bounds must be for {observed} observations, got {len(lows)}")
+        low, high = [*lows, *low[observed:]], [*highs, *high[observed:]]
+    unbounded = [i for i, ends in enumerate(zip(low, high, strict=True)) if not np.isfinite(ends).all()]
+    if unbounded:
+        raise ValueError(
+            f"observations {unbounded} have no bounds in this world; "
+            f"give {type(features).__name__}(bounds=(low, high))"
+        )
+    basis = features.on_box(len(low))
+    stack = 1 if joint else actions
+    if basis.size * stack > MOST_PARAMETERS:
+        raise ValueError(f"{features!r} has {basis.size * stack} parameters here; at most {MOST_PARAMETERS}")
+    return BoxMap(basis, np.array(low, dtype=float), np.array(high, dtype=float), stack, joint)
+
+
+def checked_bounds(bounds: Bounds | None) -> Bounds | None:
+    """Bounds as two tuples of numbers, low below high."""
+    if bounds is None:
+        return None
+    if len(bounds) != 2:
+        raise ValueError(f"bounds must be a pair (low, high), got {bounds!r}")
+    low, high = (_checks.real_array("bounds", np.atleast_1d(side)) for side in bounds)
+    if low.shape != high.shape or low.ndim != 1 or not (low < high).all():
+        raise ValueError(f"bounds must have low below high for every observation, got {bounds!r}")
+    return tuple(low.tolist()), tuple(high.tolist())
+
+
+def per_input(name: str, given: Any, least: int) -> int | tuple[int, ...]:
+    """One count for every input, or one for all."""
+    if isinstance(given, (list, tuple, np.ndarray)):
+        return tuple(_checks.integer(name, one, least) for one in given)
+    return _checks.integer(name, given, least)
+
+
+def spread_out(name: str, given: int | tuple[int, ...], inputs: int) -> list[int]:
+    """One count per input."""
+    counts = [given] * inputs if isinstance(given, int) else list(given)
+    if len(counts) != inputs:
+        raise ValueError(f"{name} must be one number or {inputs} of them, got {list(counts)}")
+    return counts
+
+
+NOTHING = np.empty((0, 0))
+NONE = np.empty(0, np.int64)
+
+
+def coefficients(
+    kind: int,
+    size: int,
+    active: int,
+    weight: float,
+    bins: Floats | None = None,
+    offsets: Floats = NOTHING,
+    strides: Integers = NONE,
+    tiles: int = 0,
+    slots: int = 0,
+    points: Floats = NOTHING,
+    precision: Floats | None = None,
+) -> Coefficients:
+    """Coefficients of which a basis needs only some."""
+    empty = np.empty(0)
+    return Coefficients(
+        kind,
+        size,
+        active,
+        weight,
+        empty if bins is None else bins,
+        offsets,
+        strides,
+        tiles,
+        slots,
+        points,
+        empty if precision is None else precision,
+    )
+
+
+def grid(axes: Sequence[Floats]) -> Floats:
+    """All combinations of the numbers on the axes, (n, inputs)."""
+    return np.ascontiguousarray(np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(axes)))

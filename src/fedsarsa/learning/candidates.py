@@ -1,0 +1,43 @@
+"""Candidate actions for worlds whose actions are numbers: policies choose among finitely many."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedsarsa import _checks
+from fedsarsa._checks import Floats
+from fedsarsa.learning.random import MOST_CANDIDATES
+
+
+@dataclass(frozen=True)
+class GridActions:
+    """``count`` actions at equal distances from the lowest to the highest, with parameters of their own."""
+
+    count: int = 5
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "count", _checks.integer("count", self.count, least=2))
+
+    def numbers(self, low: float, high: float) -> Floats:
+        """The actions."""
+        return np.linspace(low, high, self.count)
+
+
+@dataclass(frozen=True)
+class RandomActions:
+    """``count`` actions drawn afresh, uniformly, at every step; features take the action as an input.
+
+    The policy among them is the same operator as elsewhere: a softmax over their values approaches the
+    softmax over all actions as ``count`` grows.
+    """
+
+    count: int = 8
+
+    def __post_init__(self) -> None:
+        count = _checks.integer("count", self.count, least=1)
+        if count > MOST_CANDIDATES:
+            raise ValueError(f"count must be at most {MOST_CANDIDATES}, got {count}")
+        object.__setattr__(self, "count", count)
+
+
+Candidates = GridActions | RandomActions

@@ -1,0 +1,198 @@
+"""Fleets of control worlds: who got which physics."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, replace
+from typing import Any, overload
+
+import numpy as np
+
+from fedsarsa import _checks
+from fedsarsa.worlds.control.acrobot import Acrobot
+from fedsarsa.worlds.control.cart_pole import CartPole
+from fedsarsa.worlds.control.mountain_car import MountainCar
+from fedsarsa.worlds.control.mountain_car_continuous import MountainCarContinuous
+from fedsarsa.worlds.control.pendulum import Pendulum
+from fedsarsa.worlds.control.world import ControlWorld
+
+WORLDS: dict[str, type[ControlWorld]] = {
+    world.__name__: world for world in (CartPole, MountainCar, MountainCarContinuous, Acrobot, Pendulum)
+}
+
+
+class ControlFleet(Sequence[ControlWorld]):
+    """The worlds of N agents: one kind of world, physics of their own, one discount.
+
+    A sequence: ``len``, index, slice and iterate; printed, it is a table of who got what.
+    """
+
+    def __init__(self, worlds: Iterable[ControlWorld], discount: float = 0.99) -> None:
+        self.worlds = list(worlds)
+        for agent, world in enumerate(self.worlds):
+            if not isinstance(world, ControlWorld):
+                raise TypeError(f"worlds[{agent}] must be a control world, got {world!r}")
+        if not self.worlds:
+            raise ValueError("worlds must hold at least one control world, got none")
+        self.world = type(self.worlds[0])
+        for agent, world in enumerate(self.worlds):
+            for name, expected, got in (
+                ("kind", self.world.__name__, type(world).__name__),
+                ("observation", len(self.worlds[0].bounds[0]), len(world.bounds[0])),
+            ):
+                if expected != got:
+                    raise ValueError(f"worlds must share {name}: agent 0 has {expected}, agent {agent} {got}")
+        self.discount = _checks.number("discount", discount, "a number in (0, 1]")
+        if not 0 < self.discount <= 1:
+            raise ValueError(f"discount must be a number in (0, 1], got {discount!r}")
+
+    @property
+    def bounds(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """The smallest box that holds every agent's ``bounds``."""
+        lows, highs = zip(*(world.bounds for world in self.worlds), strict=True)
+        return tuple(np.min(lows, axis=0).tolist()), tuple(np.max(highs, axis=0).tolist())
+
+    @property
+    def action_count(self) -> int | None:
+        """Number of actions; None where actions are numbers."""
+        return self.world.action_count
+
+    @property
+    def action_bounds(self) -> tuple[float, float] | None:
+        """Lowest and highest action of any agent; agents with less clip it."""
+        each = [world.action_bounds for world in self.worlds if world.action_bounds is not None]
+        return (min(low for low, _ in each), max(high for _, high in each)) if each else None
+
+    @property
+    def action_shape(self) -> tuple[int, ...]:
+        """The shape of an action: one number."""
+        return (1,)
+
+    def identity(self) -> str:
+        """All that tells this fleet from others."""
+        return repr((self.worlds, self.discount))
+
+    def describe(self) -> dict[str, Any]:
+        """The fleet in words and numbers, for records."""
+        return {
+            "world": self.world.__name__,
+            "discount": self.discount,
+            "physics": {name: [getattr(world, name) for world in self.worlds] for name in self._differing()},
+        }
+
+    def _differing(self) -> list[str]:
+        """Names of the physics in which agents differ."""
+        names = [field.name for field in fields(self.world)]  # type: ignore[arg-type]
+        return [name for name in names if len({getattr(world, name) for world in self.worlds}) > 1]
+
+    def __len__(self) -> int:
+        return len(self.worlds)
+
+    @overload
+    def __getitem__(self, key: int) -> ControlWorld: ...
+    @overload
+    def __getitem__(self, key: slice) -> "ControlFleet": ...
+    def __getitem__(self, key: int | slice) -> "ControlWorld | ControlFleet":
+        if isinstance(key, slice):
+            return ControlFleet(self.worlds[key], self.discount)
+        return self.worlds[key]
+
+    def __iter__(self) -> Iterator[ControlWorld]:
+        return iter(self.worlds)
+
+    def __repr__(self) -> str:
+        return f"ControlFleet({self.world.__name__}, agents={len(self)}, discount={self.discount:g})"
+
+    def __str__(self) -> str:
+        names = self._differing()
+        if not names:
+            return f"{self!r}: the same physics for all\n{self.worlds[0]}"
+        width = max(len(name) for name in names) + 2
+        lines = ["agent " + "".join(name.rjust(width) for name in names)]
+        for agent, world in enumerate(self.worlds):
+            lines.append(f"{agent:5} " + "".join(f"{getattr(world, name):{width}.5g}" for name in names))
+        return f"{self!r}\n" + "\n".join(lines)
+
+
+def fleet(
+    world: str,
+    agents: int | None = None,
+    vary: Mapping[str, Any] | None = None,
+    spread: float = 0.0,
+    seed: int = 0,
+    discount: float = 0.99,
+    **physics: Any,
+) -> ControlFleet:
+    """Agents in one kind of world whose physics differ.
+
+    Parameters
+    ----------
+    world : {"Acrobot", "CartPole", "MountainCar", "MountainCarContinuous", "Pendulum"}
+        The world.
+    agents : int, optional
+        N; may be left out where ``vary`` holds lists.
+    vary : dict, optional
+        Physics that differ: a pair ``(low, high)`` draws each agent's uniformly from that range, a list
+        gives them agent by agent. (A list of two for two agents is a list.)
+    spread : float
+        Draw every physical quantity in the world's ``varied`` uniformly within this share of its value:
+        0.2 for 20% up and down. Those in ``vary`` are drawn as said there.
+    seed : int
+        Decides what is drawn. Agent i's physics do not depend on how many agents there are.
+    discount : float
+        Discount factor in (0, 1].
+    **physics
+        Physics that all agents share.
+    """
+    kind = WORLDS[_checks.choice("world", world, WORLDS)]
+    valid = [field.name for field in fields(kind)]  # type: ignore[arg-type]
+    vary = dict(vary or {})
+    for name in [*vary, *physics]:
+        if name not in valid:
+            hint = _checks.nearest(name, valid)
+            raise ValueError(f"{world} has no {name!r}{hint}; its physics are {', '.join(valid)}")
+    count = _agents(agents, vary)
+    spread = _checks.number("spread", spread, "a number in [0, 1)")
+    if not 0 <= spread < 1:
+        raise ValueError(f"spread must be a number in [0, 1), got {spread!r}")
+    base = kind(**physics)
+    columns: dict[str, list[Any]] = {}
+    for place, name in enumerate(valid):
+        # A stream per quantity and draws agent by agent: neither the others nor N change what is drawn.
+        rng = np.random.default_rng([_checks.integer("seed", seed, least=0), place])
+        if name in vary:
+            columns[name] = _column(name, vary[name], count, rng)
+        elif spread > 0 and name in kind.varied:
+            middle = getattr(base, name)
+            columns[name] = rng.uniform((1 - spread) * middle, (1 + spread) * middle, count).tolist()
+    worlds = []
+    for agent in range(count):
+        try:
+            worlds.append(replace(base, **{name: column[agent] for name, column in columns.items()}))  # type: ignore[type-var]
+        except (ValueError, TypeError) as error:
+            raise type(error)(f"agent {agent}: {error}") from None
+    return ControlFleet(worlds, discount)
+
+
+def _agents(agents: int | None, vary: Mapping[str, Any]) -> int:
+    """N, from ``agents`` or the lists in ``vary``."""
+    if agents is not None:
+        return _checks.integer("agents", agents, least=1)
+    lengths = {len(given) for given in vary.values() if isinstance(given, list | np.ndarray)}
+    if len(lengths) != 1:
+        raise ValueError(
+            f"agents must be given, or lists of one length in vary; got lists of {sorted(lengths)}"
+        )
+    return lengths.pop()
+
+
+def _column(name: str, given: Any, count: int, rng: np.random.Generator) -> list[Any]:
+    """One quantity of every agent."""
+    if isinstance(given, list | np.ndarray) and len(given) == count:
+        return list(given)
+    if not isinstance(given, list | tuple) or len(given) != 2:
+        raise ValueError(
+            f"vary[{name!r}] must be a pair (low, high) or a list of {count} numbers, got {given!r}"
+        )
+    low, high = (_checks.number(f"vary[{name!r}]", end) for end in given)
+    if low > high:
+        raise ValueError(f"vary[{name!r}] must have low <= high, got {given!r}")
+    return rng.uniform(low, high, count).tolist()

@@ -1,0 +1,127 @@
+"""MountainCar: an engine too weak for the hill must swing (Moore, 1990), as Gymnasium's MountainCar-v0."""
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from fedsarsa._checks import Floats
+from fedsarsa._numba import piece
+from fedsarsa.worlds.control.world import ControlWorld
+
+KIND = 1
+
+
+@dataclass(frozen=True)
+class MountainCar(ControlWorld):
+    """A car in a valley; actions push left, not at all, and right; a reward of -1 per step.
+
+    Attributes
+    ----------
+    friction : float
+        Share of the speed that is lost per step.
+    noise : float
+        A uniform random acceleration of at most this size is added at every step.
+    goal, goal_speed : float
+        The episode ends at this position, with at least this speed.
+    start_low, start_high : float
+        The first position is uniform between these; the car rests.
+    """
+
+    gravity: float = 0.0025
+    force: float = 0.001
+    friction: float = 0.0
+    noise: float = 0.0
+    max_speed: float = 0.07
+    min_position: float = -1.2
+    max_position: float = 0.6
+    goal: float = 0.5
+    goal_speed: float = 0.0
+    start_low: float = -0.6
+    start_high: float = -0.4
+    time_limit: int = 200
+
+    kind: ClassVar[int] = KIND
+    gymnasium_id: ClassVar[str] = "MountainCar-v0"
+    state_size: ClassVar[int] = 2
+    action_count: ClassVar[int | None] = 3
+    may_be_zero: ClassVar[frozenset[str]] = frozenset({"friction", "noise"})
+    signed: ClassVar[frozenset[str]] = frozenset(
+        {"min_position", "max_position", "goal", "goal_speed", "start_low", "start_high"}
+    )
+    varied: ClassVar[tuple[str, ...]] = ("gravity", "force", "max_speed")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_places(self)
+
+    @property
+    def packed(self) -> tuple[float, ...]:
+        """Physics in the order that ``step`` reads."""
+        return (
+            self.gravity,
+            self.force,
+            self.friction,
+            self.noise,
+            self.max_speed,
+            self.min_position,
+            self.max_position,
+            self.goal,
+            self.goal_speed,
+            self.start_low,
+            self.start_high,
+        )
+
+    @property
+    def bounds(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """Positions and speeds that can occur."""
+        return (self.min_position, -self.max_speed), (self.max_position, self.max_speed)
+
+    def paint(self, canvas: Any) -> None:
+        """The track and its flag."""
+        canvas.min_position, canvas.max_position = self.min_position, self.max_position
+        canvas.goal_position = self.goal
+
+
+def check_places(world: Any) -> None:
+    """Reject places that are not in order along the track."""
+    places = (world.min_position, world.start_low, world.start_high, world.max_position)
+    if not places[0] <= places[1] <= places[2] <= places[3]:
+        raise ValueError(
+            f"{world.label} needs min_position <= start_low <= start_high <= max_position, "
+            f"got {', '.join(f'{place:g}' for place in places)}"
+        )
+
+
+@piece
+def reset(p: Floats, x: Floats, u: float) -> None:
+    """Draw a first state from a uniform number."""
+    x[0] = p[9] + (p[10] - p[9]) * u
+    x[1] = 0.0
+
+
+@piece
+def move(
+    x: Floats, push: float, gravity: float, friction: float, limit: float, low: float, high: float
+) -> None:
+    """One step along the track under an acceleration ``push``."""
+    position = x[0]
+    speed = x[1] + (push - gravity * math.cos(3.0 * position) - friction * x[1])
+    speed = min(max(speed, -limit), limit)
+    position = min(max(position + speed, low), high)
+    if position == low and speed < 0.0:
+        speed = 0.0
+    x[0], x[1] = position, speed
+
+
+@piece
+def step(p: Floats, x: Floats, action: float, u: float) -> tuple[float, bool]:
+    """Move the state; return reward and whether the episode is over."""
+    push = (action - 1.0) * p[1] + p[3] * (2.0 * u - 1.0)
+    move(x, push, p[0], p[2], p[4], p[5], p[6])
+    return -1.0, x[0] >= p[7] and x[1] >= p[8]
+
+
+@piece
+def observe(p: Floats, x: Floats, seen: Floats) -> None:  # noqa: ARG001
+    """The state itself."""
+    seen[0], seen[1] = x[0], x[1]

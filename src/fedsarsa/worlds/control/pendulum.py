@@ -1,0 +1,113 @@
+"""Pendulum: swing a rod up and hold it with little torque, as Gymnasium's Pendulum-v1."""
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from fedsarsa._checks import Floats
+from fedsarsa._numba import piece
+from fedsarsa.worlds.control.world import ControlWorld
+
+KIND = 4
+
+
+@dataclass(frozen=True)
+class Pendulum(ControlWorld):
+    """A rod at a motor; the action is the torque; the reward is minus a cost, and no state ends it.
+
+    Attributes
+    ----------
+    torque : float
+        The largest torque; actions beyond are clipped.
+    friction : float
+        Torque against the rod per unit of its speed.
+    noise : float
+        A uniform random torque of at most this size is added at every step.
+    start_angle, start_speed : float
+        First angle and speed are uniform up to these, in both directions.
+    """
+
+    gravity: float = 10.0
+    mass: float = 1.0
+    length: float = 1.0
+    torque: float = 2.0
+    friction: float = 0.0
+    noise: float = 0.0
+    time_step: float = 0.05
+    max_speed: float = 8.0
+    start_angle: float = math.pi
+    start_speed: float = 1.0
+    time_limit: int = 200
+
+    kind: ClassVar[int] = KIND
+    gymnasium_id: ClassVar[str] = "Pendulum-v1"
+    state_size: ClassVar[int] = 2
+    action_count: ClassVar[int | None] = None
+    may_be_zero: ClassVar[frozenset[str]] = frozenset({"friction", "noise", "start_angle", "start_speed"})
+    varied: ClassVar[tuple[str, ...]] = ("gravity", "mass", "length", "torque")
+
+    @property
+    def fall(self) -> float:
+        """How fast gravity turns a level rod."""
+        return 3 * self.gravity / (2 * self.length)
+
+    @property
+    def lift(self) -> float:
+        """How fast a unit of torque turns the rod."""
+        return 3.0 / (self.mass * self.length * self.length)
+
+    @property
+    def packed(self) -> tuple[float, ...]:
+        """Physics in the order that ``step`` reads."""
+        return (
+            self.fall,
+            self.lift,
+            self.torque,
+            self.friction,
+            self.noise,
+            self.time_step,
+            self.max_speed,
+            self.start_angle,
+            self.start_speed,
+        )
+
+    @property
+    def bounds(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """Cosine and sine of the angle, and the fastest turn."""
+        return (-1.0, -1.0, -self.max_speed), (1.0, 1.0, self.max_speed)
+
+    @property
+    def action_bounds(self) -> tuple[float, float] | None:
+        """The torque."""
+        return -self.torque, self.torque
+
+    def paint(self, canvas: Any) -> None:
+        """Length and torque."""
+        canvas.l, canvas.max_torque = self.length, self.torque
+
+
+@piece
+def reset(p: Floats, x: Floats, u0: float, u1: float) -> None:
+    """Draw a first state from two uniform numbers."""
+    x[0] = -p[7] + 2.0 * p[7] * u0
+    x[1] = -p[8] + 2.0 * p[8] * u1
+
+
+@piece
+def step(p: Floats, x: Floats, action: float, u: float) -> tuple[float, bool]:
+    """Move the state; return reward and whether the episode is over, which it never is."""
+    angle, turn = x[0], x[1]
+    torque = min(max(action, -p[2]), p[2])
+    from_top = (angle + math.pi) % (2.0 * math.pi) - math.pi
+    cost = from_top * from_top + 0.1 * (turn * turn) + 0.001 * (torque * torque)
+    pushed = torque - p[3] * turn + p[4] * (2.0 * u - 1.0)
+    turn = turn + (p[0] * math.sin(angle) + p[1] * pushed) * p[5]
+    turn = min(max(turn, -p[6]), p[6])
+    x[0], x[1] = angle + turn * p[5], turn
+    return -cost, False
+
+
+@piece
+def observe(p: Floats, x: Floats, seen: Floats) -> None:  # noqa: ARG001
+    """Cosine and sine of the angle, and the turn."""
+    seen[0], seen[1], seen[2] = math.cos(x[0]), math.sin(x[0]), x[1]

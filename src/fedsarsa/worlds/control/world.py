@@ -1,0 +1,112 @@
+"""What every control world has in common: physics that are checked, packed for kernels, and printed."""
+
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from fedsarsa import _checks
+from fedsarsa._checks import Floats
+
+if TYPE_CHECKING:
+    import gymnasium
+
+PHYSICS = 16  # numbers that a packed world may have
+STATE = 4  # numbers that a state may have
+OBSERVATION = 6  # numbers that an observation may have
+
+
+class ControlWorld:
+    """A world with continuous states: one agent's physics.
+
+    Subclasses are frozen dataclasses; their fields are the physics, the defaults are Gymnasium's. What
+    follows from the fields is a property. The compiled pieces of a world's file read ``packed``.
+
+    Attributes
+    ----------
+    kind : int
+        The world's number in ``dynamics``.
+    gymnasium_id : str
+        The environment of Gymnasium with the same physics.
+    state_size : int
+        Numbers in a state.
+    action_count : int or None
+        Number of actions; None where actions are numbers in ``action_bounds``.
+    may_be_zero : frozenset of str
+        Fields that may be zero; all others are positive, those in ``signed`` may have either sign.
+    varied : tuple of str
+        The fields that ``fleet(spread=...)`` varies.
+    """
+
+    kind: ClassVar[int]
+    gymnasium_id: ClassVar[str]
+    state_size: ClassVar[int]
+    action_count: ClassVar[int | None]
+    may_be_zero: ClassVar[frozenset[str]] = frozenset()
+    signed: ClassVar[frozenset[str]] = frozenset()
+    varied: ClassVar[tuple[str, ...]]
+
+    time_limit: int
+
+    def __post_init__(self) -> None:
+        for field in fields(self):  # type: ignore[arg-type]
+            object.__setattr__(self, field.name, self._checked(field.name, getattr(self, field.name)))
+        if not np.isfinite(self.packed).all():
+            raise ValueError(f"{type(self).__name__} must have physics of ordinary size, got {self}")
+
+    def _checked(self, name: str, value: Any) -> Any:
+        label = f"{type(self).__name__}.{name}"
+        if isinstance(getattr(type(self), name), bool):
+            if not isinstance(value, bool):
+                raise TypeError(f"{label} must be true or false, got {value!r}")
+            return value
+        if name == "time_limit":
+            return _checks.integer(label, value, least=1)
+        if name in self.signed:
+            return _checks.number(label, value)
+        if name in self.may_be_zero and value == 0:
+            return 0.0
+        return _checks.positive(label, value)
+
+    @property
+    def packed(self) -> tuple[float, ...]:
+        """Physics and what follows from them, in the order that the world's compiled pieces read."""
+        raise NotImplementedError
+
+    @property
+    def bounds(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """Lowest and highest observation for features; observations beyond are clipped there."""
+        raise NotImplementedError
+
+    @property
+    def space(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """Lowest and highest observation that can occur, infinite where nothing holds it."""
+        return self.bounds
+
+    @property
+    def action_bounds(self) -> tuple[float, float] | None:
+        """Lowest and highest action, where actions are numbers."""
+        return None
+
+    @property
+    def label(self) -> str:
+        """How messages call this world."""
+        return type(self).__name__
+
+    def paint(self, canvas: Any) -> None:
+        """Give the physics that are seen to Gymnasium's own environment, which draws the picture."""
+
+    def to_gymnasium(self, render_mode: str | None = None) -> "gymnasium.Env[Any, Any]":
+        """The world as an environment of Gymnasium: the same physics, in float64."""
+        from fedsarsa.worlds.control.environment import ControlEnvironment
+
+        return ControlEnvironment(self, render_mode)
+
+
+def pack(worlds: list[ControlWorld]) -> Floats:
+    """The physics of all agents, (N, PHYSICS)."""
+    table = np.zeros((len(worlds), PHYSICS))
+    for row, world in zip(table, worlds, strict=True):
+        packed = world.packed
+        row[: len(packed)] = packed
+    return table

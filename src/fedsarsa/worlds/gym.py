@@ -1,0 +1,250 @@
+"""Environments of Gymnasium as worlds, one per agent. Importing this file does not need Gymnasium."""
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple, overload
+
+import numpy as np
+
+from fedsarsa import _checks
+from fedsarsa._checks import Floats
+from fedsarsa.worlds import tables
+from fedsarsa.worlds.finite import FiniteMDP
+
+MOST_ACTIONS = 4096  # combinations of several action numbers
+
+
+class Spaces(NamedTuple):
+    """What an environment says of its observations and actions."""
+
+    observation: Any
+    action: Any
+
+
+class GymWorld:
+    """One agent's environment.
+
+    Parameters
+    ----------
+    make_env : str, or a callable
+        A registered id, or what makes an environment (a class, a function).
+    **options
+        Keyword arguments for it.
+    """
+
+    def __init__(self, make_env: str | Callable[..., Any], **options: Any) -> None:
+        if not isinstance(make_env, str) and not callable(make_env):
+            raise TypeError(
+                f"make_env must be a registered id or a callable that makes an environment, got {make_env!r}"
+            )
+        self.make_env = make_env
+        self.options = options
+
+    def make(self, render_mode: str | None = None) -> Any:
+        """A new environment; whoever makes it closes it."""
+        from fedsarsa.worlds._gymnasium import gymnasium
+
+        options = self.options if render_mode is None else self.options | {"render_mode": render_mode}
+        if isinstance(self.make_env, str):
+            return gymnasium.make(self.make_env, **options)
+        made = self.make_env(**options)
+        if not isinstance(made, gymnasium.Env):
+            raise TypeError(f"make_env must make a gymnasium.Env, got {made!r}")
+        return made
+
+    @cached_property
+    def spaces(self) -> Spaces:
+        """Observation and action space, checked; one environment is made and closed for it."""
+        env = self.make()
+        try:
+            observation, action = env.observation_space, env.action_space
+        finally:
+            env.close()
+        return Spaces(_observations(observation, self.label), _actions(action, self.label))
+
+    def to_finite(self, discount: float = 0.99, ends: str = tables.RESTART) -> FiniteMDP:
+        """The finite MDP in the environment's own tables (FrozenLake, CliffWalking, Taxi): see ``tables``.
+
+        ``ends`` says what follows a termination: "restart", the next episode, or "absorbing", nothing.
+        """
+        return tables.finite(self, discount, ends)
+
+    @property
+    def label(self) -> str:
+        """How messages call this environment."""
+        if isinstance(self.make_env, str):
+            name = self.make_env
+        else:
+            name = getattr(self.make_env, "__name__", repr(self.make_env))
+        return name + (
+            f"({', '.join(f'{k}={v!r}' for k, v in self.options.items())})" if self.options else ""
+        )
+
+    def __repr__(self) -> str:
+        return f"GymWorld({self.label})"
+
+
+def _observations(space: Any, label: str) -> Any:
+    from fedsarsa.worlds._gymnasium import gymnasium
+
+    handled = gymnasium.spaces.Box, gymnasium.spaces.Discrete, gymnasium.spaces.MultiDiscrete
+    if isinstance(space, (*handled, gymnasium.spaces.MultiBinary)):
+        return space
+    wrapper = "gymnasium.wrappers.FlattenObservation"
+    raise ValueError(
+        f"{label}: observations must be Box, Discrete, MultiDiscrete or MultiBinary, got {space}; "
+        f"wrap the environment in {wrapper}, as in GymWorld(lambda: {wrapper.split('.')[-1]}(gym.make(...)))"
+    )
+
+
+def _actions(space: Any, label: str) -> Any:
+    from fedsarsa.worlds._gymnasium import gymnasium
+
+    if isinstance(space, gymnasium.spaces.Box) and not np.isfinite([space.low, space.high]).all():
+        raise ValueError(
+            f"{label}: actions must be bounded, got {space}; wrap the environment in "
+            "gymnasium.wrappers.RescaleAction or ClipAction"
+        )
+    if isinstance(space, (gymnasium.spaces.Box, gymnasium.spaces.Discrete, gymnasium.spaces.MultiDiscrete)):
+        return space
+    raise ValueError(
+        f"{label}: actions must be Discrete, MultiDiscrete or Box, got {space}; "
+        "wrap the environment in gymnasium.wrappers.TransformAction with a Discrete space"
+    )
+
+
+def _shared(name: str, spaces: list[Any], lower: Any, upper: Any) -> Any:
+    """The space of all agents: the same, or boxes of one shape whose bounds are put together."""
+    first = spaces[0]
+    for agent, space in enumerate(spaces):
+        boxes = hasattr(first, "low") and hasattr(space, "low") and type(space) is type(first)
+        if space != first and not (boxes and space.shape == first.shape and space.dtype == first.dtype):
+            raise ValueError(f"worlds must share {name}: agent 0 has {first}, agent {agent} {space}")
+    if all(space == first for space in spaces):
+        return first
+    low = lower.reduce([space.low for space in spaces])
+    high = upper.reduce([space.high for space in spaces])
+    if not (low < high).all():
+        raise ValueError(f"worlds must share {name}, got bounds that leave nothing in common")
+    return type(first)(low, high, dtype=first.dtype)
+
+
+class GymFleet(Sequence[GymWorld]):
+    """The environments of N agents, which share their spaces, and one discount.
+
+    Parameters
+    ----------
+    worlds : sequence of GymWorld
+        One per agent; the same one may appear many times, every agent makes an environment of its own.
+    discount : float
+        Discount factor in (0, 1].
+    processes : int, optional
+        Step environments in so many processes; 0: in this one. Unless given, a few steps are timed, and
+        slow environments get a process per core.
+    """
+
+    def __init__(
+        self, worlds: Iterable[GymWorld], discount: float = 0.99, processes: int | None = None
+    ) -> None:
+        self.worlds = list(worlds)
+        if not self.worlds:
+            raise ValueError("worlds must hold at least one GymWorld, got none")
+        for agent, world in enumerate(self.worlds):
+            if not isinstance(world, GymWorld):
+                raise TypeError(f"worlds[{agent}] must be a GymWorld, got {world!r}")
+        seen, done = ([world.spaces[which] for world in self.worlds] for which in (0, 1))
+        # Bounds may differ as physics do: features reach over all observations, actions are open to all.
+        self.observation_space = _shared("observations", seen, np.minimum, np.maximum)
+        self.action_space = _shared("actions", done, np.maximum, np.minimum)
+        self.discount = _checks.number("discount", discount, "a number in (0, 1]")
+        if not 0 < self.discount <= 1:
+            raise ValueError(f"discount must be a number in (0, 1], got {discount!r}")
+        self.processes = None if processes is None else _checks.integer("processes", processes, least=0)
+
+    @property
+    def counts(self) -> list[int] | None:
+        """How many values each number of an observation has; None where they are continuous."""
+        kind, space = type(self.observation_space).__name__, self.observation_space
+        if kind == "Discrete":
+            return [int(space.n)]
+        if kind == "MultiDiscrete":
+            return [int(n) for n in np.ravel(space.nvec)]
+        return [2] * int(np.prod(space.shape)) if kind == "MultiBinary" else None
+
+    @property
+    def first_observation(self) -> Floats:
+        """The lowest value of every number of a discrete observation."""
+        return np.ravel(np.asarray(getattr(self.observation_space, "start", 0), dtype=float))
+
+    @property
+    def bounds(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """Lowest and highest observation; infinite where the environment gives no bound."""
+        if self.counts is not None:
+            low = np.broadcast_to(self.first_observation - 0.5, len(self.counts))
+            return tuple(low.tolist()), tuple((low + self.counts).tolist())
+        space = self.observation_space
+        low, high = (np.ravel(side).astype(float) for side in (space.low, space.high))
+        return tuple(low.tolist()), tuple(high.tolist())
+
+    @property
+    def action_count(self) -> int | None:
+        """Number of actions; None where actions are numbers."""
+        kind = type(self.action_space).__name__
+        if kind == "Discrete":
+            return int(self.action_space.n)
+        return int(np.prod(self.action_space.nvec)) if kind == "MultiDiscrete" else None
+
+    @property
+    def action_bounds(self) -> tuple[float, float] | None:
+        """Lowest and highest action, where an action is one number."""
+        if self.action_count is not None or np.prod(self.action_space.shape) != 1:
+            return None
+        return float(np.min(self.action_space.low)), float(np.max(self.action_space.high))
+
+    @property
+    def action_shape(self) -> tuple[int, ...]:
+        """The shape of an action."""
+        return tuple(self.action_space.shape)
+
+    def actions(self, per_number: int | None) -> list[Any]:
+        """Every action as the environment wants it; ``per_number`` values of each continuous number."""
+        space = self.action_space
+        if type(space).__name__ == "Discrete":
+            return [int(space.start) + a for a in range(int(space.n))]
+        if type(space).__name__ == "MultiDiscrete":
+            axes = [range(int(n)) for n in np.ravel(space.nvec)]
+        else:
+            ends = zip(np.ravel(space.low), np.ravel(space.high), strict=True)
+            axes = [np.linspace(low, high, per_number or 0) for low, high in ends]  # type: ignore[misc]
+        total = int(np.prod([len(axis) for axis in axes]))
+        if total > MOST_ACTIONS:
+            raise ValueError(f"actions have {total} combinations; at most {MOST_ACTIONS} can be candidates")
+        return [np.array(one, dtype=space.dtype).reshape(space.shape) for one in itertools.product(*axes)]
+
+    def identity(self) -> str:
+        """What tells this fleet from others."""
+        return repr(([world.label for world in self.worlds], self.discount))
+
+    def describe(self) -> dict[str, Any]:
+        """The fleet in words and numbers, for records."""
+        return {"environments": [world.label for world in self.worlds], "discount": self.discount}
+
+    def __len__(self) -> int:
+        return len(self.worlds)
+
+    @overload
+    def __getitem__(self, key: int) -> GymWorld: ...
+    @overload
+    def __getitem__(self, key: slice) -> "GymFleet": ...
+    def __getitem__(self, key: int | slice) -> "GymWorld | GymFleet":
+        if isinstance(key, slice):
+            return GymFleet(self.worlds[key], self.discount, self.processes)
+        return self.worlds[key]
+
+    def __iter__(self) -> Iterator[GymWorld]:
+        return iter(self.worlds)
+
+    def __repr__(self) -> str:
+        names = ", ".join(sorted({world.label for world in self.worlds}))
+        return f"GymFleet({names}, agents={len(self)}, discount={self.discount:g})"

@@ -1,0 +1,145 @@
+"""Continuous worlds from configurations to films, on the command line."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import fedsarsa as fs
+from fedsarsa.experiments import config, learning_curves, plots
+from tests.experiments.test_cli import command
+
+FOLDER = Path(__file__).parents[2] / "examples"
+EXAMPLES = [path for path in sorted(FOLDER.glob("*.toml")) if "[sweep" not in path.read_text()]
+
+CART = """
+[fleet]
+kind = "control"
+world = "CartPole"
+agents = 3
+seed = 2
+vary = { length = [0.4, 0.6] }
+physics = { time_limit = 30 }
+
+[algorithm]
+features = { kind = "tile-coding", tilings = 4, bins = 3 }
+policy = { kind = "epsilon-greedy", eps = 0.1 }
+step_size = 0.2
+trace_decay = 0.5
+sync_every = 20
+
+[training]
+steps = 200
+runs = 2
+"""
+
+
+def test_train_and_play(tmp_path):
+    toml, out = tmp_path / "cart.toml", tmp_path / "out"
+    toml.write_text(CART)
+    done = command("train", toml, "--out", out)
+    assert done.returncode == 0, done.stderr
+    assert sorted(path.name for path in out.iterdir()) == [
+        "history.nc",
+        "learning-curve.pdf",
+        "learning-curve.png",
+    ]
+    assert "agent   length" in done.stdout
+    written = fs.History.load(out / "history.nc")
+    group = fs.control.fleet("CartPole", 3, vary={"length": (0.4, 0.6)}, seed=2, time_limit=30)
+    algo = fs.FedSARSA(fs.TileCoding(4, 3), fs.EpsilonGreedy(0.1), 0.2, 20, trace_decay=0.5)
+    assert written.data.equals(algo.train(group, 200, runs=2).data)
+
+    film = tmp_path / "film.gif"
+    done = command("play", out, "--agent", 2, "--gif", film)
+    assert done.returncode == 0, done.stderr
+    assert "agent 2: return" in done.stdout
+    with Image.open(film) as pictures:
+        assert pictures.n_frames > 5
+    for arguments, message in (
+        (("--agent", 3), "agent must be below 3, got 3"),
+        (("--run", 2), "run must be below 2, got 2"),
+        (("--gif", tmp_path / "nowhere" / "a.gif"), "expected a directory that can be written to"),
+    ):
+        done = command("play", out, *arguments)
+        assert done.returncode == 2
+        assert message in done.stderr.replace("\n", " ")
+
+
+def test_gymnasium_environments_from_a_configuration(tmp_path):
+    text = (FOLDER / "gymnasium.toml").read_text()
+    toml, out = tmp_path / "pendulum.toml", tmp_path / "out"
+    toml.write_text(text.replace("10_000", "400"))
+    done = command("train", toml, "--out", out)
+    assert done.returncode == 0, done.stderr
+    history = fs.History.load(out / "history.nc")
+    assert history.settings["environments"] == [f"Pendulum-v1(g={g})" for g in (9.8, 3.7, 1.6)]
+    assert history.data.episodes.sum() == 6
+    done = command("play", out, "--agent", 1, "--softmax", "--local", "--gif", tmp_path / "film.gif")
+    assert done.returncode == 0, done.stderr
+
+
+def test_play_says_what_it_cannot_play(tmp_path):
+    group = fs.control.fleet("CartPole", 2)
+    algo = fs.FedSARSA(fs.TileCoding(2, 2), fs.Softmax(1.0))
+    algo.train(group, 10, runs=1).save(tmp_path / "history.nc")
+    done = command("play", tmp_path)
+    assert done.returncode == 2
+    assert "without its configuration" in done.stderr.replace("\n", " ")
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_every_example_is_sound(path):
+    settings = config.load(path)
+    settings.algorithm.build().problem(settings.fleet.build(path.parent), steps=1, runs=1, seed=0)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (CART.replace("CartPole", "CartPol"), "did you mean 'CartPole'?"),
+        (CART.replace("length =", "lenght ="), "CartPole has no 'lenght'; did you mean 'length'?"),
+        (CART.replace("tilings", "tilngs"), "did you mean 'tilings'?"),
+        (CART.replace('"tile-coding"', '"tiles"'), "did you mean 'tile-coding'?"),
+        (CART.replace("[0.4, 0.6]", '"long"'), "fleet.control.vary.length: Input should be a valid list"),
+        (CART.replace("trace_decay = 0.5", "trace_decay = 2.0"), "trace_decay must be a number in [0, 1]"),
+        (CART.replace("trace_decay = 0.5", 'actions = { kind = "grid" }'), "actions must be None"),
+        ('[fleet]\nkind = "gym"\nid = "CartPole-v1"', "expected either agents or each"),
+    ],
+)
+def test_bad_configurations_write_nothing(tmp_path, text, message):
+    toml = tmp_path / "bad.toml"
+    toml.write_text(text)
+    done = command("train", toml, "--out", tmp_path / "out")
+    assert done.returncode == 2
+    assert message in done.stderr.replace("\n", " ")
+    assert not (tmp_path / "out").exists()
+
+
+def test_theory_is_for_finite_worlds(tmp_path):
+    toml = tmp_path / "cart.toml"
+    toml.write_text(CART)
+    done = command("theory", toml)
+    assert done.returncode == 2
+    assert "expected finite worlds" in done.stderr.replace("\n", " ")
+
+
+def test_coarse_curves_keep_every_episode():
+    group = fs.control.fleet("CartPole", 2)
+    history = fs.FedSARSA(fs.TileCoding(2, 2), fs.Softmax(1.0)).train(group, 1000, runs=2)
+    curve = learning_curves.coarse(history, 10)
+    assert curve.sizes == {"run": 2, "agent": 2, "t": 10}
+    np.testing.assert_array_equal(curve["t"], np.arange(100, 1001, 100))
+    first = history.data.isel(bin=slice(0, 20)).sum("bin")
+    np.testing.assert_allclose(curve[:, :, 0], first["returns"] / first["episodes"])
+    figure = learning_curves.figure(history, "carts")
+    assert len(figure.axes[0].lines) == 4
+
+
+@pytest.mark.parametrize(("steps", "runs"), [(5, 1), (5, 2), (300, 1)])
+def test_figures_of_few_episodes_or_none(steps, runs, tmp_path):
+    group = fs.control.fleet("Pendulum", 2)
+    algo = fs.FedSARSA(fs.TileCoding(2, 2), fs.Softmax(1.0), actions=fs.GridActions(2))
+    plots.save(learning_curves.figure(algo.train(group, steps, runs), "short"), tmp_path, "curve")
+    assert (tmp_path / "curve.png").stat().st_size > 0

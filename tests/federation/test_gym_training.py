@@ -1,0 +1,304 @@
+"""Training in environments of Gymnasium: learning, episodes, failures, processes."""
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+import fedsarsa as fs
+from fedsarsa.federation import engines
+from fedsarsa.federation.engines import stepping
+from fedsarsa.federation.problem import first_state
+
+MADE, CLOSED = [], []
+
+
+class Corridor(gym.Env):
+    """One state, one step an episode, reward 1; it ends by termination or by truncation."""
+
+    def __init__(
+        self, terminates=True, fails_at=None, observation=0.0, reward=1.0, wrong_at=None, no_reset_after=None
+    ):
+        self.observation_space = gym.spaces.Box(-1.0, 1.0, (1,))
+        self.action_space = gym.spaces.Discrete(1)
+        self.terminates, self.fails_at, self.wrong_at = terminates, fails_at, wrong_at
+        self.observation, self.reward, self.no_reset_after = observation, reward, no_reset_after
+        self.t = 0
+        MADE.append(self)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        if self.t == self.no_reset_after:
+            raise OSError("the motor is stuck")
+        self.first_seed = seed if seed is not None else self.first_seed
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        self.t += 1
+        if self.t == self.fails_at:
+            raise OSError("the cable came off")
+        wrong = self.t == self.wrong_at
+        observation = np.full(1, self.observation if wrong else 0.0, np.float32)
+        return observation, self.reward if wrong else 1.0, self.terminates, not self.terminates, {}
+
+    def close(self):
+        CLOSED.append(self)
+
+
+@pytest.fixture(autouse=True)
+def _count():
+    MADE.clear()
+    CLOSED.clear()
+    yield
+    assert len(CLOSED) == len(MADE)
+
+
+def algorithm(**options):
+    return fs.FedSARSA(fs.TileCoding(1, 1), fs.Greedy(), 0.1, 10, **options)
+
+
+def test_termination_and_truncation_have_different_fixed_points():
+    # A step is worth 1 if it ends the world, 1 / (1 - discount) if it only ends the episode.
+    values = []
+    for terminates in (True, False):
+        fleet = fs.GymFleet([fs.GymWorld(Corridor, terminates=terminates)] * 2, discount=0.5)
+        history = algorithm().train(fleet, 400, runs=1)
+        values.append(float(history.final.max()))
+        assert int(history.data.episodes.sum()) == 800
+    assert values == pytest.approx([1.0, 2.0], abs=1e-6)
+
+
+@pytest.mark.parametrize("trace_decay", [0.5, 1.0])
+def test_traces_end_with_the_episode(trace_decay):
+    fleet = fs.GymFleet([fs.GymWorld(Corridor)], discount=0.5)
+    history = algorithm(trace_decay=trace_decay).train(fleet, 400, runs=1)
+    assert float(history.final.max()) == pytest.approx(1.0, abs=1e-6)
+
+
+def test_seeds_depend_on_seed_run_and_agent():
+    fleet = fs.GymFleet([fs.GymWorld(Corridor)] * 2)
+    algorithm().train(fleet, 3, runs=2, seed=1)
+    algorithm().train(fleet, 3, runs=2, seed=1)
+    algorithm().train(fleet, 3, runs=1, seed=2)
+    # Those that were only asked for their spaces, or how long a step takes, were not reset or with seed 0.
+    seeds = [env.first_seed for env in MADE if getattr(env, "first_seed", 0) != 0]
+    assert seeds[:4] == seeds[4:8]
+    assert len(set(seeds[:4])) == 4
+    assert not set(seeds[8:]) & set(seeds[:4])
+
+
+def test_an_environment_that_raises_stops_its_agent_and_the_others_learn():
+    worlds = [fs.GymWorld(Corridor), fs.GymWorld(Corridor, fails_at=25)]
+    with pytest.warns(RuntimeWarning, match="agent 1 of run 0 stopped at step 24: Corridor") as caught:
+        history = algorithm().train(fs.GymFleet(worlds, 0.5, processes=0), 400, runs=1)
+    assert "the cable came off" in str(caught[0].message)
+    assert "Traceback" in str(caught[0].message)
+    assert float(history.final.max()) == pytest.approx(1.0, abs=1e-6)
+    assert history.data.stopped_at.values.tolist() == [[-1, 24]]
+    report = history.settings["stopped"][0]
+    assert (report["agent"], report["step"]) == (1, 24)
+    assert int(history.data.episodes.sel(agent=0).sum()) == 400
+    assert int(history.data.episodes.sel(agent=1).sum()) == 24
+
+
+def test_an_environment_that_does_not_reset_stops_its_agent():
+    worlds = [fs.GymWorld(Corridor), fs.GymWorld(Corridor, no_reset_after=30)]
+    with pytest.warns(RuntimeWarning, match="the motor is stuck"):
+        history = algorithm().train(fs.GymFleet(worlds, 0.5, processes=0), 400, runs=2)
+    assert history.data.stopped_at.values.tolist() == [[-1, 29], [-1, 29]]
+    assert history.data.lengths.sum("bin").values.tolist() == [[400, 30], [400, 30]]
+    assert history.final.max("d").values == pytest.approx([1.0, 1.0], abs=1e-6)
+
+
+class Old(Corridor):
+    def step(self, action):
+        observation, reward, terminated, _, info = super().step(action)
+        return observation, reward, terminated, info
+
+
+class Wide(Corridor):
+    def step(self, action):
+        return np.zeros(3, np.float32), *super().step(action)[1:]
+
+
+@pytest.mark.parametrize("made", [Old, Wide])
+def test_answers_of_another_form_stop_the_agent(made):
+    with pytest.warns(RuntimeWarning, match="agent 1 of run 0 stopped at step 0.*not as its spaces say"):
+        history = algorithm().train(
+            fs.GymFleet([fs.GymWorld(Corridor), fs.GymWorld(made)], 0.5, processes=0), 300, runs=1
+        )
+    assert float(history.final.max()) == pytest.approx(1.0, abs=1e-6)
+
+
+class LostStart(Corridor):
+    def reset(self, *, seed=None, options=None):
+        seen, info = super().reset(seed=seed, options=options)
+        return seen + (np.float32(np.nan) if self.t == 8 else 0), info
+
+
+class WideStart(Corridor):
+    def reset(self, *, seed=None, options=None):
+        _, info = super().reset(seed=seed, options=options)
+        return np.zeros(3 if self.t == 8 else 1, np.float32), info
+
+
+@pytest.mark.parametrize(
+    ("made", "message"),
+    [(LostStart, r"observation must be finite, got \[nan\]"), (WideStart, "not as its space says")],
+)
+def test_first_observations_that_are_wrong_stop_the_agent(made, message):
+    worlds = [fs.GymWorld(Corridor), fs.GymWorld(made)]
+    with pytest.warns(RuntimeWarning, match=f"agent 1 of run 0 stopped at step 7.*{message}"):
+        history = algorithm().train(fs.GymFleet(worlds, 0.5, processes=0), 300, runs=1)
+    assert history.data.episodes.sum("bin").values.tolist() == [[300, 8]]
+    assert float(history.final.max()) == pytest.approx(1.0, abs=1e-6)
+
+
+def test_parameters_that_overflow_end_a_run():
+    fleet = fs.GymFleet([fs.GymWorld(Corridor, terminates=False)] * 2, 0.5)
+    history = fs.FedSARSA(fs.TileCoding(1, 1), fs.Greedy(), 1e200, 5).train(fleet, 50, runs=2)
+    assert (history.failed_at >= 0).all()
+    assert np.isnan(history.final).all()
+
+
+def test_what_is_learned_is_kept_when_every_environment_has_failed():
+    worlds = [fs.GymWorld(Corridor, fails_at=100)] * 2
+    with pytest.warns(RuntimeWarning, match="stopped at step 99"):
+        history = algorithm().train(fs.GymFleet(worlds, 0.5, processes=0), 400, runs=1)
+    assert float(history.final.max()) == pytest.approx(1.0, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"observation": np.nan}, r"observation must be finite, got \[nan\]"),
+        ({"reward": np.inf}, "reward must be finite, got inf"),
+    ],
+)
+def test_answers_that_are_not_finite_stop_the_agent(options, message):
+    worlds = [fs.GymWorld(Corridor, wrong_at=7, **options), fs.GymWorld(Corridor)]
+    with pytest.warns(RuntimeWarning, match=f"agent 0 of run 0 stopped at step 6: Corridor.*{message}"):
+        history = algorithm().train(fs.GymFleet(worlds, 0.5, processes=0), 300, runs=1)
+    assert float(history.final.max()) == pytest.approx(1.0, abs=1e-6)
+    assert history.data.stopped_at.values.tolist() == [[6, -1]]
+
+
+def test_environments_are_closed_after_an_error(monkeypatch):
+    monkeypatch.setattr(engines.gym.gym_lanes, "learn", lambda *a: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        algorithm().train(fs.GymFleet([fs.GymWorld(Corridor)] * 3), 10, runs=1)
+
+
+def cart(**options):
+    return fs.control.CartPole(**options).to_gymnasium()
+
+
+BOUNDS = fs.control.CartPole().bounds
+
+
+def test_processes_give_the_same_training():
+    algo = fs.FedSARSA(fs.TileCoding(4, 3, bounds=BOUNDS), fs.EpsilonGreedy(0.1), 0.2, 20, trace_decay=0.5)
+    worlds = [fs.GymWorld(cart, length=length) for length in (0.4, 0.5, 0.6)]
+    here, there = (algo.train(fs.GymFleet(worlds, processes=processes), 300, runs=2) for processes in (0, 2))
+    assert there.data.equals(here.data)
+    assert here.data.episodes.sum() > 10
+
+
+def dies():
+    class Dying(Corridor):
+        def step(self, action):
+            import os
+
+            if self.t >= 5:
+                os._exit(3)
+            return super().step(action)
+
+    return Dying()
+
+
+def test_a_process_that_dies_is_reported():
+    worlds = [fs.GymWorld(Corridor), fs.GymWorld(dies)]
+    with pytest.warns(RuntimeWarning, match="agent 1 of run 0 stopped at step 5.*exit code 3"):
+        history = algorithm().train(fs.GymFleet(worlds, 0.5, processes=2), 300, runs=1)
+    assert float(history.final.max()) == pytest.approx(1.0, abs=1e-6)
+
+
+def test_slow_environments_get_processes(monkeypatch):
+    import time
+
+    class Slow(Corridor):
+        def step(self, action):
+            time.sleep(0.001)
+            return super().step(action)
+
+    slow = stepping.stepper([fs.GymWorld(Slow)] * 4, None, cores=2)
+    assert isinstance(slow, stepping.Processes)
+    assert len(slow.children) == 2
+    slow.close()
+    quick = stepping.stepper([fs.GymWorld(Corridor)] * 4, None, cores=2)
+    assert isinstance(quick, stepping.Here)
+    quick.close()
+
+
+def test_the_learning_is_that_of_control_worlds():
+    # The same first states and no noise: the two engines must then give the same parameters.
+    algo = fs.FedSARSA(fs.TileCoding(4, 3, bounds=BOUNDS), fs.Softmax(0.5), 0.2, 8, expected=True)
+    worlds = [fs.control.CartPole(start=0.0, length=length) for length in (0.4, 0.6)]
+    control = algo.train(fs.control.ControlFleet(worlds), 300, runs=2, seed=3)
+    gyms = [fs.GymWorld(world.to_gymnasium) for world in worlds]
+    trained = algo.train(fs.GymFleet(gyms), 300, runs=2, seed=3)
+    np.testing.assert_allclose(trained.central, control.central, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(trained.local, control.local, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(trained.drift, control.drift, rtol=1e-10, atol=1e-14)
+    assert trained.data.episodes.equals(control.data.episodes)
+
+
+def test_averages_of_linear_decay():
+    algo = fs.FedSARSA(fs.TileCoding(4, 3, bounds=BOUNDS), fs.Softmax(0.5), fs.LinearDecay(3.0, 9.0), 8)
+    worlds = [fs.control.CartPole(start=0.0, length=length) for length in (0.4, 0.6)]
+    control = algo.train(fs.control.ControlFleet(worlds), 100, runs=1)
+    trained = algo.train(fs.GymFleet([fs.GymWorld(world.to_gymnasium) for world in worlds]), 100, runs=1)
+    np.testing.assert_allclose(trained.averaged, control.averaged, rtol=0, atol=1e-12)
+
+
+def test_one_hot_features_of_discrete_observations():
+    fleet = fs.GymFleet([fs.GymWorld("FrozenLake-v1", is_slippery=False)] * 2, discount=0.9)
+    history = fs.FedSARSA(fs.OneHot(), fs.EpsilonGreedy(0.3), 0.3, 10, initial_value=0.5).train(
+        fleet, 3000, runs=1
+    )
+    late = (
+        history.data.returns.isel(bin=slice(100, None)).sum()
+        / history.data.episodes.isel(bin=slice(100, None)).sum()
+    )
+    assert late > 0.2  # a random walk reaches the goal in about 1 of 70 episodes
+
+
+def test_continuous_actions_of_environments():
+    fleet = fs.GymFleet([fs.GymWorld("Pendulum-v1")] * 2)
+    for actions in (fs.GridActions(3), fs.RandomActions(4)):
+        algo = fs.FedSARSA(fs.TileCoding(4, 3), fs.Softmax(1.0), 0.1, 10, actions=actions)
+        assert np.isfinite(algo.train(fleet, 50, runs=1).final).all()
+
+
+def test_a_checkpoint_begins_new_episodes(tmp_path):
+    algo = algorithm()
+    fleet = fs.GymFleet([fs.GymWorld(Corridor)], 0.5)
+    problem = algo.problem(fleet, 100, 1, 0)
+    engine = engines.build("gym", problem, None)
+    state = first_state(problem, np.zeros(problem.features.dim))
+    engine.start(state)
+    engine.advance(state, 50)
+    engine.close()
+    other = engines.build("gym", problem, None)
+    other.advance(state, 50)
+    other.close()
+    assert state.t == 100
+    assert state.theta.max() == pytest.approx(1.0, abs=1e-3)
+
+
+def test_engines_and_worlds_must_fit():
+    with pytest.raises(ValueError, match="engine must be 'gym' or 'auto'"):
+        algorithm().train(fs.GymFleet([fs.GymWorld(Corridor)]), 10, engine="cpu")
+    with pytest.raises(ValueError, match="engine 'gym' is for environments"):
+        algorithm().train(fs.control.fleet("CartPole", 1), 10, engine="gym")
+    with pytest.raises(ValueError, match=r"observations \[1, 3\] have no bounds"):
+        algorithm().train(fs.GymFleet([fs.GymWorld("CartPole-v1")]), 10)

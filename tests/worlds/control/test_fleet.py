@@ -1,0 +1,120 @@
+import math
+
+import numpy as np
+import pytest
+
+import fedsarsa as fs
+from fedsarsa.worlds.control import WORLDS, dynamics
+from fedsarsa.worlds.control.world import STATE, pack
+
+
+def test_ranges_are_drawn_and_do_not_depend_on_the_number_of_agents():
+    vary = {"length": (0.4, 0.6), "gravity": (9.0, 10.5)}
+    ten = fs.control.fleet("CartPole", agents=10, vary=vary, seed=0)
+    assert len(ten) == 10
+    lengths = [world.length for world in ten]
+    assert all(0.4 <= length <= 0.6 for length in lengths)
+    assert len(set(lengths)) == 10
+    assert all(9.0 <= world.gravity <= 10.5 for world in ten)
+    assert all(world.force == 10.0 for world in ten)
+    assert list(fs.control.fleet("CartPole", agents=3, vary=vary, seed=0)) == list(ten[:3])
+    assert list(fs.control.fleet("CartPole", agents=3, vary={"length": (0.4, 0.6)})) != list(ten[:3])
+    assert [w.length for w in fs.control.fleet("CartPole", agents=3, vary={"length": (0.4, 0.6)})] == lengths[
+        :3
+    ]
+    assert list(fs.control.fleet("CartPole", agents=10, vary=vary, seed=1)) != list(ten)
+
+
+def test_lists_are_taken_as_they_are():
+    group = fs.control.fleet("Pendulum", vary={"mass": [0.5, 1.0, 2.0], "length": (1.0, 2.0)}, gravity=9.0)
+    assert [world.mass for world in group] == [0.5, 1.0, 2.0]
+    assert {world.gravity for world in group} == {9.0}
+
+
+@pytest.mark.parametrize("name", WORLDS)
+def test_spread_varies_the_physics_of_every_world(name):
+    group = fs.control.fleet(name, agents=50, spread=0.2)
+    nominal = WORLDS[name]()
+    for quantity in nominal.varied:
+        shares = np.array([getattr(world, quantity) for world in group]) / getattr(nominal, quantity)
+        assert 0.8 <= shares.min() < 0.83
+        assert 1.17 < shares.max() <= 1.2
+    low, high = group.bounds
+    for world in group:
+        assert all(a <= b for a, b in zip(low, world.bounds[0], strict=True))
+        assert all(a >= b for a, b in zip(high, world.bounds[1], strict=True))
+
+
+def test_a_printed_fleet_says_who_got_what():
+    group = fs.control.fleet("CartPole", vary={"length": [0.4, 0.6]}, agents=2)
+    lines = str(group).splitlines()
+    assert lines[1].split() == ["agent", "length"]
+    assert lines[2].split() == ["0", "0.4"]
+    assert lines[3].split() == ["1", "0.6"]
+    assert "the same physics for all" in str(fs.control.fleet("CartPole", agents=2))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"vary": {"lenght": (0.4, 0.6)}},
+            "CartPole has no 'lenght'; did you mean 'length'?; its physics are gravity",
+        ),
+        ({"gravty": 3.0}, "did you mean 'gravity'"),
+        ({"vary": {"length": (0.6, 0.4)}}, "low <= high"),
+        ({"vary": {"length": [0.1, 0.2, 0.3]}}, "a list of 4 numbers"),
+        ({"vary": {"length": (-1.0, -0.5)}}, "agent 0: CartPole.length must be a positive number, got -"),
+        ({"length": math.nan}, "CartPole.length must be a positive number, got nan"),
+        ({"time_limit": 0}, "CartPole.time_limit must be an integer of at least 1, got 0"),
+        ({"spread": 1.5}, "spread must be a number in"),
+        ({"discount": 0.0}, "discount must be a number in"),
+    ],
+)
+def test_mistakes_are_named(options, message):
+    with pytest.raises((ValueError, TypeError)) as caught:
+        fs.control.fleet("CartPole", agents=4, **options)
+    assert message in str(caught.value)
+
+
+def test_other_mistakes_are_named():
+    with pytest.raises(ValueError, match="did you mean 'CartPole'"):
+        fs.control.fleet("CartPol", agents=1)
+    with pytest.raises(ValueError, match="agents must be given"):
+        fs.control.fleet("CartPole")
+    with pytest.raises(ValueError, match="share kind: agent 0 has CartPole, agent 1 Pendulum"):
+        fs.control.ControlFleet([fs.control.CartPole(), fs.control.Pendulum()])
+    with pytest.raises(TypeError, match=r"worlds\[0\] must be a control world"):
+        fs.control.ControlFleet(["CartPole"])
+    with pytest.raises(ValueError, match="physics of ordinary size"):
+        fs.control.CartPole(pole_mass=1e200, length=1e200)
+    with pytest.raises(ValueError, match="min_position <= start_low"):
+        fs.control.MountainCar(start_low=-2.0)
+
+
+def test_friction_and_noise_act():
+    for name in WORLDS:
+        still = WORLDS[name]()
+        action = 1.0
+        state = np.array([0.1, 0.02, 0.1, 0.2])
+        moved = {}
+        for label, world in (
+            ("plain", still),
+            ("friction", WORLDS[name](friction=0.5)),
+            ("noise", WORLDS[name](noise=0.5)),
+        ):
+            own = np.array(state)
+            dynamics.step(world.kind, pack([world])[0], own, action, 0.75)
+            moved[label] = own
+        size = still.state_size
+        assert not np.array_equal(moved["plain"][:size], moved["friction"][:size])
+        assert not np.array_equal(moved["plain"][:size], moved["noise"][:size])
+
+
+@pytest.mark.parametrize("name", WORLDS)
+def test_physics_without_measure_neither_hang_nor_crash(name):
+    nominal = WORLDS[name]()
+    wild = WORLDS[name](**dict.fromkeys(nominal.varied, 1e150))
+    state = np.full(STATE, 0.1)
+    for _ in range(20):
+        dynamics.step(wild.kind, pack([wild])[0], state, 1.0, 0.5)

@@ -1,0 +1,143 @@
+"""Environments of Gymnasium as worlds: their spaces, and finite MDPs from their tables."""
+
+import subprocess
+import sys
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+import fedsarsa as fs
+
+
+class Odd(gym.Env):
+    """An environment with any spaces."""
+
+    def __init__(self, observation=None, action=None):
+        self.observation_space = observation or gym.spaces.Box(-1, 1, (2, 3))
+        self.action_space = action or gym.spaces.Discrete(3, start=5)
+
+
+def test_spaces_of_every_kind():
+    fleet = fs.GymFleet([fs.GymWorld(Odd)] * 2)
+    assert fleet.bounds == ((-1.0,) * 6, (1.0,) * 6)
+    assert fleet.action_count == 3
+    assert fleet.actions(None) == [5, 6, 7]
+    discrete = fs.GymFleet([fs.GymWorld(Odd, observation=gym.spaces.Discrete(4, start=2))])
+    assert discrete.counts == [4]
+    assert discrete.bounds == ((1.5,), (5.5,))
+    several = fs.GymFleet([fs.GymWorld(Odd, observation=gym.spaces.MultiDiscrete([2, 3]))])
+    assert several.bounds == ((-0.5, -0.5), (1.5, 2.5))
+    both = fs.GymFleet([fs.GymWorld(Odd, observation=gym.spaces.MultiBinary(3))])
+    assert both.counts == [2, 2, 2]
+    box = fs.GymFleet([fs.GymWorld(Odd, action=gym.spaces.Box(-2, 2, (2,)))])
+    assert box.action_count is None
+    assert box.action_bounds is None
+    assert [action.tolist() for action in box.actions(2)] == [[-2, -2], [-2, 2], [2, -2], [2, 2]]
+    many = fs.GymFleet([fs.GymWorld(Odd, action=gym.spaces.MultiDiscrete([2, 2]))])
+    assert many.action_count == 4
+
+
+def test_bounds_may_differ():
+    worlds = [
+        fs.GymWorld(Odd, observation=gym.spaces.Box(-a, a, (1,)), action=gym.spaces.Box(-a, a, (1,)))
+        for a in (1, 2)
+    ]
+    fleet = fs.GymFleet(worlds)
+    assert fleet.bounds == ((-2.0,), (2.0,))
+    assert fleet.action_bounds == (-1.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"observation": gym.spaces.Dict({"a": gym.spaces.Discrete(2)})}, "FlattenObservation"),
+        ({"observation": gym.spaces.Tuple([gym.spaces.Discrete(2)])}, "FlattenObservation"),
+        ({"action": gym.spaces.Tuple([gym.spaces.Discrete(2)])}, "TransformAction"),
+        ({"action": gym.spaces.Box(-np.inf, np.inf, (1,))}, "RescaleAction"),
+    ],
+)
+def test_spaces_that_cannot_be_handled_say_what_to_do(options, message):
+    with pytest.raises(ValueError, match=message):
+        fs.GymFleet([fs.GymWorld(Odd, **options)])
+
+
+def test_other_mistakes():
+    with pytest.raises(TypeError, match="make_env must be a registered id"):
+        fs.GymWorld(3)
+    with pytest.raises(TypeError, match=r"must make a gymnasium.Env, got 7"):
+        fs.GymFleet([fs.GymWorld(lambda: 7)])
+    with pytest.raises(ValueError, match=r"share actions: agent 0 has .*agent 1"):
+        fs.GymFleet([fs.GymWorld(Odd), fs.GymWorld(Odd, action=gym.spaces.Discrete(2))])
+    apart = [gym.spaces.Box(0, 1, (1,)), gym.spaces.Box(2, 3, (1,))]
+    with pytest.raises(ValueError, match="nothing in common"):
+        fs.GymFleet([fs.GymWorld(Odd, action=space) for space in apart])
+    with pytest.raises(ValueError, match="at least one GymWorld"):
+        fs.GymFleet([])
+
+
+def test_frozen_lake_is_the_mdp_in_its_table():
+    world = fs.GymWorld("FrozenLake-v1", is_slippery=True)
+    mdp = world.to_finite(discount=0.9)
+    env = gym.make("FrozenLake-v1", is_slippery=True)
+    goal = env.observation_space.n - 1
+    assert (mdp.states, mdp.actions) == (16, 4)
+    # From beside the goal, "right" reaches it with a third: reward 1, and the next episode begins at 0.
+    assert mdp.transition[2, goal - 1, 0] == pytest.approx(1 / 3)
+    assert mdp.reward[goal - 1, 2, 0] == 1.0
+    assert mdp.initial.tolist() == np.eye(16)[0].tolist()
+    absorbing = world.to_finite(0.9, ends="absorbing")
+    assert absorbing.transition[2, goal - 1, goal] == pytest.approx(1 / 3)
+    assert absorbing.reward[goal - 1, 2, goal] == 1.0
+    assert absorbing.transition[0, goal, goal] == 1.0
+    assert absorbing.reward[goal].tolist() == np.zeros((4, 16)).tolist()
+
+
+@pytest.mark.parametrize("name", ["FrozenLake-v1", "CliffWalking-v1", "Taxi-v4"])
+def test_rollouts_agree_with_the_tables(name):
+    world = fs.GymWorld(name)
+    mdp = world.to_finite(0.9)
+    env = world.make()
+    rng = np.random.default_rng(0)
+    s, _ = env.reset(seed=0)
+    for _ in range(500):
+        a = int(rng.integers(mdp.actions))
+        s_next, reward, terminated, truncated, _ = env.step(a)
+        if terminated:
+            onward, _ = env.reset()
+        else:
+            onward = s_next
+        assert mdp.transition[a, s, onward] > 0
+        if not terminated:
+            assert mdp.reward[s, a, onward] == pytest.approx(reward)
+        s = env.reset()[0] if truncated and not terminated else onward
+    env.close()
+
+
+def test_theory_applies_to_toy_text():
+    fleet = fs.Fleet(
+        [fs.GymWorld("FrozenLake-v1", is_slippery=slip).to_finite(0.5) for slip in (True, False)]
+    )
+    assert fleet.eps_p > 0
+    theta = fs.theory.fixed_point(fleet[0], fs.OneHot(), fs.Softmax(1.0))
+    assert np.isfinite(theta).all()
+    history = fs.FedSARSA(fs.OneHot(), fs.Softmax(1.0), 0.05).train(fleet, 100, runs=1)
+    assert np.isfinite(history.final).all()
+
+
+def test_environments_without_tables_are_named():
+    with pytest.raises(ValueError, match="CartPole-v1: expected an environment with tables"):
+        fs.GymWorld("CartPole-v1").to_finite()
+
+
+def test_the_package_imports_without_gymnasium():
+    code = (
+        "import sys; sys.modules['gymnasium'] = None\n"
+        "import fedsarsa as fs\n"
+        "fs.control.fleet('CartPole', 2)\n"
+        "for use in (fs.control.CartPole().to_gymnasium, fs.GymWorld('CartPole-v1').make):\n"
+        "    try: use()\n"
+        "    except ImportError as error: print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.count("pip install 'fedsarsa[gym]'") == 2
