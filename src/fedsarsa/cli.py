@@ -1,4 +1,4 @@
-"""The command ``fedsarsa``: train, sweep, reproduce, theory, plan, bench."""
+"""The command ``fedsarsa``: train, sweep, reproduce, theory, plan, bench, agent, deploy."""
 
 import os
 import shlex
@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fedsarsa._version import __version__
+from fedsarsa.deploy import commands as deploy
 
 app = typer.Typer(
     help="Federated on-policy reinforcement learning across environments that differ.",
@@ -17,6 +18,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.add_typer(deploy.app, name="deploy")
+app.command()(deploy.agent)
 console = Console(markup=False, highlight=False, soft_wrap=True)
 
 # What the processes of a reproduction import, the last three only when drawing begins.
