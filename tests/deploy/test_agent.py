@@ -4,64 +4,14 @@ import resource
 import socket
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
 
-from fedsarsa.deploy import config, wire
+from fedsarsa.deploy import wire
 from fedsarsa.deploy.agent import Agent, RefusalError
 from fedsarsa.federation.problem import average
-
-CONFIG = """
-[fleet]
-agents = 3
-states = 12
-actions = 6
-[algorithm]
-features = { kind = "modulo", d1 = 3, d2 = 2 }
-policy = { kind = "softmax", temperature = 1.0 }
-step_size = [0.1, 0.2, 0.05]
-sync_every = 7
-weights = [0.2, 0.5, 0.3]
-radius = 8.0
-[training]
-steps = 70
-seed = 11
-"""
-
-
-@pytest.fixture
-def settings(tmp_path):
-    path = tmp_path / "federation.toml"
-    path.write_text(CONFIG)
-    return config.load(path)
-
-
-@pytest.fixture
-def homes(tmp_path):
-    made = [tmp_path / f"agent{i}" for i in range(3)]
-    for home in made:
-        home.mkdir(mode=0o700)
-    return made
-
-
-def request(settings, number, **changes):
-    return {
-        "federation": "one",
-        "round": number,
-        "t": (number - 1) * settings.every,
-        "steps": settings.every,
-        "terms": settings.terms,
-        "until": time.monotonic() + 60,
-    } | changes
-
-
-def reference(settings):
-    history = settings.algorithm.train(
-        settings.worlds, settings.training.steps, runs=1, seed=settings.training.seed, engine="reference"
-    )
-    return history.central[0].values
+from tests.deploy.federations import CONFIG, reference, request
 
 
 def test_agents_on_their_own_take_the_steps_of_the_reference_engine(settings, homes):
@@ -128,9 +78,7 @@ def test_requests_that_are_refused_leave_no_trace(settings, homes, changes, mess
 
 def test_other_settings_at_the_server_are_named(settings, homes):
     terms = settings.terms | {"policy": "Greedy()"}
-    with pytest.raises(
-        RefusalError, match=r"policy is Softmax\(.*\) here, Greedy\(\) at the server"
-    ):
+    with pytest.raises(RefusalError, match=r"policy is Softmax\(.*\) here, Greedy\(\) at the server"):
         Agent(settings, 0, homes[0]).take_part(request(settings, 1, terms=terms), np.zeros(settings.dim))
 
 
@@ -157,9 +105,7 @@ def test_a_full_disk_refuses_the_round_and_keeps_the_state(settings, homes):
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))  # writes beyond 100 bytes fail, as on a full disk
     try:
-        with pytest.raises(
-            RefusalError, match=r"could not be written .* the one before is intact"
-        ):
+        with pytest.raises(RefusalError, match=r"could not be written .* the one before is intact"):
             agent.take_part(request(settings, 2), first)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

@@ -163,10 +163,10 @@ def _answer(agent: Agent, connection: socket.socket, say: Callable[[str], None])
             raise wire.BrokenMessageError("expected a bridge of the same user")
         connection.settimeout(PATIENCE)
         request, theta = wire.receive(connection)
-        header: dict[str, Any] = {"agent": agent.number}
+        header: dict[str, Any] = {"agent": agent.number, "terms": agent.terms}
         try:
             answer = agent.take_part(request, theta)
-            header |= {"round": agent.round, "federation": agent.federation, "terms": agent.terms}
+            header |= {"round": agent.round, "federation": agent.federation}
             said = f"round {agent.round}: {request['steps']} steps"
         except RefusalError as refusal:
             answer = np.zeros(0)

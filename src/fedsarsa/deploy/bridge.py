@@ -30,6 +30,11 @@ def train(message: Message, context: Context) -> Message:
     except (OSError, KeyError, wire.BrokenMessageError) as error:
         header, answer = {"refused": f"the agent process does not answer: {error}"}, np.zeros(0)
     header["bridge_seconds"] = time.perf_counter() - begun
+    return reply(message, header, answer)
+
+
+def reply(message: Message, header: dict[str, Any], answer: wire.Floats) -> Message:
+    """The reply that tells the server what the agent said."""
     content = RecordDict(
         {
             "arrays": ArrayRecord({"theta": Array(answer)}),
