@@ -92,8 +92,8 @@ def server(settings, tmp_path):
     home.mkdir(exist_ok=True)
     said = []
 
-    def make(changed=settings):
-        made = FedSarsaStrategy(changed, Ledger(changed, home), said.append)
+    def make(changed=settings, keys=None):
+        made = FedSarsaStrategy(changed, Ledger(changed, home), said.append, keys)
         made.said, made.home = said, home
         return made
 
@@ -259,6 +259,16 @@ def test_two_nodes_cannot_be_the_same_agent(settings, server, grid):
     lines = list(ledger.read(made.home))[1:]
     assert all(line["agents"] == [0, 1] for line in lines)
     assert all(line["rejected"] == {"node 103": "agent 0 is another node's"} for line in lines)
+
+
+def test_an_agents_key_says_who_it_is(settings, server, grid):
+    grid.agents[99] = grid.agents.pop(103)  # replies before the others, and claims to be agent 0
+    grid.spoil = lambda node, number, reply: with_header(reply, agent=0) if node == 99 else reply
+    made = server(keys={101: 0, 102: 1, 99: 2})
+    made.train(grid)
+    lines = list(ledger.read(made.home))[1:]
+    assert all(line["agents"] == [0, 1] for line in lines)
+    assert lines[0]["rejected"] == {"node 99": "it has the key of agent 2, and says it is agent 0"}
 
 
 def test_a_node_with_a_new_name_is_the_same_agent_once_the_old_one_is_gone(settings, server, grid):

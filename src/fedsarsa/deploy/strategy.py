@@ -40,10 +40,19 @@ class FedSarsaStrategy(Strategy):
         Its memory; it goes on from there.
     say : callable
         Told, in words, what happens.
+    keys : dict, optional
+        Which agent's key each Flower node has: a node can be no other agent. Without keys, agents are who
+        they say they are, one node each.
     """
 
-    def __init__(self, settings: Federation, ledger: Ledger, say: Callable[[str], None]) -> None:
-        self.settings, self.ledger, self.say = settings, ledger, say
+    def __init__(
+        self,
+        settings: Federation,
+        ledger: Ledger,
+        say: Callable[[str], None],
+        keys: dict[int, int] | None = None,
+    ) -> None:
+        self.settings, self.ledger, self.say, self.keys = settings, ledger, say, keys
         self.rule = rules.rule(settings)
         self.standing = ledger.open()
         if self.standing.privacy:
@@ -194,7 +203,7 @@ class FedSarsaStrategy(Strategy):
         """The projected average of the sound replies; None if they are too few."""
         self.accepted, self.rejected, self.missing = [], {}, set(self.asked)
         origin = {}
-        for message in replies:
+        for message in sorted(replies, key=lambda message: message.metadata.src_node_id):
             node = message.metadata.src_node_id
             if message.has_error() and node not in self.asked:
                 continue  # the SuperLink says that somebody is not there
@@ -241,6 +250,10 @@ class FedSarsaStrategy(Strategy):
         if node not in self.asked:
             raise RejectedError("it was not asked")
         nodes = self.standing.nodes
+        if self.keys is not None and self.keys.get(node) != reply.number:
+            raise RejectedError(
+                f"it has the key of agent {self.keys.get(node)}, and says it is agent {reply.number}"
+            )
         known = nodes.get(node)
         if known is not None and known != reply.number:
             raise RejectedError(f"it was agent {known} before, and says it is agent {reply.number}")
