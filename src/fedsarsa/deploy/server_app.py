@@ -2,16 +2,18 @@
 
 import fcntl
 import json
+import os
 from pathlib import Path
 
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
+from fedsarsa import _files
 from fedsarsa.deploy import config
 from fedsarsa.deploy.ledger import Ledger
 from fedsarsa.deploy.strategy import FedSarsaStrategy
 
-LOCK, OUTCOME, LOG = "server.lock", "outcome.json", "server.log"
+LOCK, OUTCOME, LOG, KEYS = "server.lock", "outcome.json", "server.log", "nodes.json"
 
 app = ServerApp()
 
@@ -20,9 +22,11 @@ app = ServerApp()
 def main(grid: Grid, context: Context) -> None:
     """Train to the end, from the checkpoint if there is one; how it ended is in outcome.json."""
     home = Path(str(context.run_config["home"]))
-    attempt = str(context.run_config["attempt"])
+    outcome = {"attempt": str(context.run_config["attempt"]), "error": ""}
     with (home / LOCK).open("w") as lock, (home / LOG).open("a") as log:
         fcntl.flock(lock, fcntl.LOCK_EX)  # a server that was given up may still be on its way out
+        lock.write(str(os.getpid()))
+        lock.flush()
 
         def say(line: str) -> None:
             print(line, flush=True)
@@ -31,10 +35,18 @@ def main(grid: Grid, context: Context) -> None:
 
         try:
             settings = config.load(Path(str(context.run_config["config"])))
-            FedSarsaStrategy(settings, Ledger(settings, home), say).train(grid)
-            outcome = {"attempt": attempt, "error": ""}
+            FedSarsaStrategy(settings, Ledger(settings, home), say, _keys(home)).train(grid)
         except Exception as error:
-            outcome = {"attempt": attempt, "error": str(error) or type(error).__name__}
+            outcome["error"] = str(error) or type(error).__name__
             raise
         finally:
-            (home / OUTCOME).write_text(json.dumps(outcome))
+            with _files.replacing(home / OUTCOME) as temporary:
+                temporary.write_text(json.dumps(outcome))
+
+
+def _keys(home: Path) -> dict[int, int] | None:
+    """Which agent's key each node has; None without node keys."""
+    path = home / KEYS
+    if not path.exists():
+        return None
+    return {entry["node"]: int(number) for number, entry in json.loads(path.read_text()).items()}

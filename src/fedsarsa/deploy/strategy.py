@@ -62,6 +62,7 @@ class FedSarsaStrategy(Strategy):
         self.accepted: list[Reply] = []
         self.asked: list[int] = []
         self.missing: set[int] = set()
+        self.away = self.writing = 0.0  # seconds spent asking Flower for nodes, and on the ledger
         weights = settings.algorithm.weights
         self.weights = np.ones(settings.agents) if weights is None else np.asarray(weights)
 
@@ -94,6 +95,7 @@ class FedSarsaStrategy(Strategy):
         begun = time.perf_counter()
         number, before = self.standing.round + 1, self.standing.theta
         arrays = ArrayRecord({"theta": Array(before)})
+        self.away = 0.0
         messages = list(self.configure_train(number, arrays, ConfigRecord(), grid))
         sent = sum(len(request(message)) + arrays["theta"].shape[0] * 8 for message in messages)
         asked_at = time.perf_counter()
@@ -121,12 +123,13 @@ class FedSarsaStrategy(Strategy):
             "bytes_sent": sent,
             "bytes_received": sum(reply.bytes for reply in self.accepted),
             "seconds": done - begun,
-            "strategy_seconds": (asked_at - begun) + (done - answered_at),
+            "strategy_seconds": (asked_at - begun - self.away) + (done - answered_at) + self.writing,
             "bridge_seconds": max(reply.seconds for reply in self.accepted),
         }
         if "epsilon" in standing.privacy:
             record["epsilon"] = standing.privacy["epsilon"]
         self.ledger.close_round(standing, record)
+        self.writing = time.perf_counter() - done  # it is in the next round's record
         return True
 
     @property
@@ -150,7 +153,10 @@ class FedSarsaStrategy(Strategy):
             time.sleep(POLL)
 
     def _present(self, grid: Grid) -> list[int]:
-        return sorted(node for node in grid.get_node_ids() if node not in self.left_out)
+        begun = time.perf_counter()
+        nodes = sorted(node for node in grid.get_node_ids() if node not in self.left_out)
+        self.away += time.perf_counter() - begun
+        return nodes
 
     # ---- Flower's steps of a round ----
 
@@ -164,6 +170,7 @@ class FedSarsaStrategy(Strategy):
                 why = "; ".join(f"{self._name(node)}: {reason}" for node, reason in self.left_out.items())
                 raise RuntimeError(f"fewer than {self._needed} agents can take part; {why}")
             time.sleep(POLL)
+            self.away += POLL
         size = min(rules.sample_size(settings), len(present))
         if size < len(present):  # the same choice after a restart
             rng = np.random.default_rng([settings.training.seed, server_round])
