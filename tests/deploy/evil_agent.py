@@ -24,7 +24,7 @@ def spoil(number, header, answer, last):
 
 def main(path, number, home):
     settings = config.load(Path(path))
-    agent, last = Agent(settings, int(number), Path(home)), None
+    agent, said, last = Agent(settings, int(number), Path(home)), None, None
     os.umask(0o177)
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(Path(home) / "agent.sock"))
@@ -41,8 +41,10 @@ def main(path, number, home):
                     wire.send(connection, header | {"refused": str(refusal)}, np.zeros(0))
                     continue
                 header |= {"round": agent.round, "federation": agent.federation}
-                wire.send(connection, *spoil(agent.round, header, answer, last))
-                last = header, answer
+                if said and said[0]["round"] != agent.round:
+                    last = said  # what it said in an earlier round
+                said = header, answer
+                wire.send(connection, *spoil(agent.round, *said, last))
 
 
 if __name__ == "__main__":

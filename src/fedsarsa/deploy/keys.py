@@ -104,15 +104,20 @@ def check_server(home: Path) -> None:
 
 
 def check_reachable(host: str, port: int, authority: Path | None, patience: float = 10.0) -> None:
-    """Refuse a SuperLink that does not answer, or whose certificate this authority has not signed."""
+    """Refuse a SuperLink that does not answer, or whose certificate this authority has not signed.
+
+    Without an authority, it must answer without TLS.
+    """
     place = f"{host}:{port}"
     try:
         with socket.create_connection((host, port), patience) as plain:
             if authority is not None:
-                with ssl.create_default_context(cafile=str(authority)).wrap_socket(
-                    plain, server_hostname=host
-                ):
-                    pass
+                context = ssl.create_default_context(cafile=str(authority))
+                context.wrap_socket(plain, server_hostname=host).close()
+            else:
+                plain.sendall(b"GET /health HTTP/1.0\r\n\r\n")
+                if not plain.recv(5).startswith(b"HTTP/"):
+                    raise ValueError(f"superlink: {place} wants TLS and a node key, got --insecure")
     except ssl.SSLCertVerificationError as error:
         raise ValueError(
             f"superlink: the certificate of {place} does not match {authority}: {error.verify_message}"
