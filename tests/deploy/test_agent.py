@@ -38,11 +38,11 @@ def test_a_new_process_goes_on_where_the_old_one_stopped(settings, homes):
 def test_the_same_round_twice_has_the_same_answer_and_moves_the_world_once(settings, homes):
     agent, theta = Agent(settings, 0, homes[0]), np.zeros(settings.dim)
     first = agent.take_part(request(settings, 1), theta)
-    held = agent.learner.state, agent.learner.action
+    held = agent.learner.pair
     np.testing.assert_array_equal(agent.take_part(request(settings, 1), theta), first)
     again = Agent(settings, 0, homes[0])
     np.testing.assert_array_equal(again.take_part(request(settings, 1), theta), first)
-    assert (again.learner.state, again.learner.action) == held
+    assert again.learner.pair == held
     with pytest.raises(RefusalError, match="round 1 is stale: this agent has finished round 1"):
         agent.take_part(request(settings, 1), theta + 1)
     agent.take_part(request(settings, 2), theta)

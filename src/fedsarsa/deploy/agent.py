@@ -60,7 +60,7 @@ class Agent:
             if number == self.round and np.array_equal(theta, self.asked):
                 return self.answer
             raise RefusalError(f"round {number} is stale: this agent has finished round {self.round}")
-        before = learner.state, learner.action
+        before = learner.pair
         try:
             if anew:
                 learner.begin(theta)
@@ -69,7 +69,7 @@ class Agent:
                 raise RefusalError("the round's deadline has passed")
             self._save(request["federation"], number, theta, answer)
         except (OSError, ArithmeticError, RefusalError) as error:
-            learner.put(*before)  # as if it had not been asked
+            learner.pair = before  # as if it had not been asked
             raise RefusalError(str(error)) from None
         self.federation, self.round, self.asked, self.answer = request["federation"], number, theta, answer
         return answer
@@ -94,8 +94,7 @@ class Agent:
             "federation": federation,
             "round": number,
             "number": self.number,
-            "state": self.learner.state,
-            "action": self.learner.action,
+            "pair": self.learner.pair,
             "terms": self.terms,
         }
         files.save(self.path, KIND, about, {"asked": asked, "answer": answer})
@@ -109,7 +108,7 @@ class Agent:
             )
         self.federation, self.round = about["federation"], about["round"]
         self.asked, self.answer = arrays["asked"], arrays["answer"]
-        self.learner.put(about["state"], about["action"])
+        self.learner.pair = tuple(about["pair"])
 
 
 def serve(settings: Federation, number: int, home: Path, say: Callable[[str], None]) -> None:
