@@ -126,6 +126,7 @@ class Federation:
             "policy": repr(algo.policy),
             "step_size": repr(algo.step_size),
             "sync_every": repr(algo.sync_every),
+            "redraw_actions": repr(algo.redraw_actions),
             "discount": repr(self.discount),
             "states": repr(self.states),
             "actions": repr(self.actions),

@@ -114,10 +114,8 @@ def check_reachable(host: str, port: int, authority: Path | None, patience: floa
             if authority is not None:
                 context = ssl.create_default_context(cafile=str(authority))
                 context.wrap_socket(plain, server_hostname=host).close()
-            else:
-                plain.sendall(b"GET /health HTTP/1.0\r\n\r\n")
-                if not plain.recv(5).startswith(b"HTTP/"):
-                    raise ValueError(f"superlink: {place} wants TLS and a node key, got --insecure")
+            elif not _speaks_plainly(plain):
+                raise ValueError(f"superlink: {place} wants TLS and a node key, got --insecure")
     except ssl.SSLCertVerificationError as error:
         raise ValueError(
             f"superlink: the certificate of {place} does not match {authority}: {error.verify_message}"
@@ -126,6 +124,15 @@ def check_reachable(host: str, port: int, authority: Path | None, patience: floa
         raise ValueError(f"superlink: {place} does not speak TLS: {error.reason}") from None
     except OSError as error:
         raise ValueError(f"superlink: {place} cannot be reached: {error.strerror or error}") from None
+
+
+def _speaks_plainly(connection: socket.socket) -> bool:
+    """Whether the other side answers a request without TLS."""
+    try:
+        connection.sendall(b"GET /health HTTP/1.0\r\n\r\n")
+        return connection.recv(5).startswith(b"HTTP/")
+    except ConnectionError:
+        return False
 
 
 def is_loopback(host: str) -> bool:

@@ -94,11 +94,12 @@ class Processes:
             except subprocess.TimeoutExpired:
                 _signal_group(child, signal.SIGKILL)
                 child.wait()
-        while (left := self._marked()) and time.monotonic() < until:
-            time.sleep(0.1)
-        for process in left:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(process, signal.SIGKILL)
+        for number in (signal.SIGTERM, signal.SIGKILL):  # whatever is left in sessions of its own
+            for process in self._marked():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(process, number)
+            while self._marked() and time.monotonic() < until:
+                time.sleep(0.05)
 
     def _marked(self) -> list[int]:
         """Processes with this mark, which nobody else has in their environment; Linux alone can tell."""

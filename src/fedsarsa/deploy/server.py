@@ -30,6 +30,10 @@ def serve(path: Path, home: Path, host: str, port: int, insecure: bool, say: Say
         raise ValueError(f"insecure: expected a loopback address without TLS and node keys, got {host}")
     if not insecure:
         keys.check_server(home)
+        if not any((home / "nodes" / f"{number}.pub").exists() for number in range(settings.agents)):
+            raise FileNotFoundError(
+                f"{home / 'nodes'}: expected the agents' public keys, 0.pub and so on; got none"
+            )
     check_free(host, port)
     here = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     _describe(home, here, port, insecure)
@@ -114,10 +118,6 @@ def _register(processes: Processes, home: Path, agents: int, fresh: bool) -> Non
         node = json.loads(told[told.index("{") :])["node-id"]
         known[str(number)] = {"key": public.read_text(), "node": int(node)}
         files.write_private(path, json.dumps(known).encode())
-    if not known:
-        raise FileNotFoundError(
-            f"{home / 'nodes'}: expected the agents' public keys, 0.pub, 1.pub, ...; got none"
-        )
 
 
 def _watch(home: Path, attempt: str, link: subprocess.Popen[bytes]) -> str | None:

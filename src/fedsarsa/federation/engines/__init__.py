@@ -20,7 +20,7 @@ class Engine(Protocol):
         ...
 
 
-ENGINES = ("cpu", "reference")
+ENGINES = ("cpu", "ray", "reference")
 
 
 def resolve(name: str) -> str:
@@ -35,6 +35,10 @@ def build(name: str, problem: Problem, threads: int | None) -> Engine:
         from fedsarsa.federation.engines.reference import ReferenceEngine
 
         return ReferenceEngine(problem)
+    if name == "ray":
+        from fedsarsa.federation.engines.ray import RayEngine
+
+        return RayEngine(problem, threads)
     from fedsarsa.federation.engines.cpu import CpuEngine
 
     return CpuEngine(problem, threads)

@@ -84,7 +84,7 @@ class CpuEngine:
         Either whole rounds, or a part of one round, which may end with its synchronisation.
         """
         problem = self.problem
-        stretch = _stretch(problem, state.t, steps)
+        stretch = stretch_of(problem, state.t, steps)
         times = np.arange(state.t, state.t + steps)
         step_sizes = step_sizes_at(problem.schedules, times)
         records = stretch.rounds if stretch.synchronises else 0
@@ -184,7 +184,7 @@ class CpuEngine:
         return Lanes(run=np.tile(runs, len(agents)), agent=np.repeat(agents, len(runs)))
 
 
-def _stretch(problem: Problem, t: int, steps: int) -> Stretch:
+def stretch_of(problem: Problem, t: int, steps: int) -> Stretch:
     """The stretch of ``steps`` steps from ``t`` on: whole rounds, or a part of one."""
     every = problem.sync_every or problem.steps
     begun = t // every * every
