@@ -97,6 +97,7 @@ def sweep(
     config: Config,
     out: Out = Path("results/sweep"),
     threads: Annotated[int | None, typer.Option(help="All cores unless given.", min=1)] = None,
+    ray: Annotated[str | None, typer.Option(help="Address of a Ray cluster, or local.")] = None,
 ) -> None:
     """Train every cell of the grid in CONFIG's [sweep]; keep each in a file of its own in OUT.
 
@@ -110,6 +111,10 @@ def sweep(
     with sweeps.opened(grid.load(config), out, say=console.print) as work:
         try:
             with sweep_bar(work) as report:
+                if ray is not None:
+                    from fedsarsa.experiments import cluster
+
+                    cluster.train(work, ray, report)
                 errors = sweeps.run(work, summary.final_error(work), threads, report)
         except Interrupted:
             command = shlex.join(["fedsarsa", "sweep", str(config), "--out", str(out)])

@@ -74,3 +74,56 @@ def test_a_killed_worker_costs_a_round_and_changes_nothing(cluster, monkeypatch)
     assert len(set(killed)) == 2
     np.testing.assert_allclose(history.central, expected.central, rtol=0, atol=1e-12)
     np.testing.assert_allclose(history.drift, expected.drift, rtol=1e-11, atol=1e-14)
+
+
+SWEEP = """
+[fleet]
+states = 10
+actions = 5
+[training]
+steps = 2000
+runs = 2
+[sweep]
+fleet.agents = [1, 2, 3, 4]
+algorithm.step_size = [0.1, 0.01]
+"""
+
+
+def test_a_sweep_on_ray_stores_what_a_sweep_here_stores(cluster, tmp_path, monkeypatch):
+    from fedsarsa.experiments import cluster as on_ray
+    from fedsarsa.experiments import grid, sweep
+
+    path = tmp_path / "sweep.toml"
+    path.write_text(SWEEP)
+    marker = tmp_path / "killed"
+    train = on_ray._train
+
+    def deadly(config, folder):  # the first worker that begins a cell is killed in the middle of it
+        import os
+        import signal
+
+        if not marker.exists():
+            marker.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return train(config, folder)
+
+    monkeypatch.setattr(on_ray, "_train", deadly)
+    with sweep.opened(grid.load(path), tmp_path / "ray") as work:
+        on_ray.train(work, "local")
+        there = sweep.run(work, lambda cell, history: history.data)
+    assert marker.exists()
+    with sweep.opened(grid.load(path), tmp_path / "here") as work:
+        here = sweep.run(work, lambda cell, history: history.data)
+    assert len(there) == 8
+    for one, two in zip(there, here, strict=True):
+        assert one.equals(two)
+
+    def failing(config, folder):
+        raise ValueError("no such world")
+
+    monkeypatch.setattr(on_ray, "_train", failing)
+    with (
+        sweep.opened(grid.load(path), tmp_path / "wrong") as work,
+        pytest.raises(ValueError, match=r"cell with fleet.agents = 4.*: no such world"),
+    ):
+        on_ray.train(work, "local")
