@@ -3,14 +3,18 @@
 from rich.console import Console
 from rich.table import Table
 
-from fedsarsa_benchmarks import foundation, reproduction, theory
+from fedsarsa_benchmarks import deploy, foundation, reproduction, theory
 
 
 def report(console: Console, quick: bool = False) -> None:
     """Measure and print."""
     table = Table("what", "measured", "wanted", "met", title="fedsarsa bench")
     with console.status("measuring; keep the machine quiet"):
-        results = [*foundation.measure(quick), *theory.measure(quick), *reproduction.measure(quick)]
+        results = [
+            result
+            for part in (foundation, theory, reproduction, deploy)
+            for result in part.measure(quick)
+        ]
     for result in results:
         mark = ("yes" if result.met else "no") if result.wanted else ""
         table.add_row(result.what, result.measured, result.wanted, mark)

@@ -52,7 +52,7 @@ def test_blocks_of_agents_are_the_whole_federation(case):
 def test_a_killed_worker_costs_a_round_and_changes_nothing(cluster, monkeypatch):
     from fedsarsa.federation.engines.ray import RayEngine
 
-    algo, group = fs.FedSARSA(fs.ModuloFeatures(2, 2), fs.Softmax(1.0), 0.1, 500), fleet(3, agents=6)
+    algo, group = fs.FedSARSA(sync_every=500), fs.paper.fleet(6)
     expected = algo.train(group, 20_000, runs=2, engine="cpu")
     killed = []
     build = RayEngine.__init__

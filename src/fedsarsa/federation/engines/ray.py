@@ -40,23 +40,28 @@ class Part(NamedTuple):
 
 
 class Block:
-    """Some agents of a problem, from ``first_agent`` on: local steps, and no server."""
+    """Some agents of a problem, from ``first_agent`` on: local steps, and no server.
 
-    def __init__(self, problem: Problem, first_agent: int) -> None:
-        self.problem, self.engine = problem, CpuEngine(problem, threads=1, first_agent=first_agent)
+    Every call says in ``held`` where in the object store the problem is; the first one of a life fetches it.
+    """
+
+    def __init__(self, first_agent: int) -> None:
+        self.first_agent = first_agent
 
     def process(self) -> int:
         """The process it is in."""
         return os.getpid()
 
-    def start(self, part: Part) -> Part:
+    def start(self, held: list[Any], part: Part) -> Part:
         """Draw the first states and actions."""
+        self._awake(held)
         state = self._state(part, 0)
         self.engine.start(state)
         return self._part(state)
 
-    def steps(self, part: Part, central: Floats | None, t: int, steps: int) -> Part:
+    def steps(self, held: list[Any], part: Part, central: Floats | None, t: int, steps: int) -> Part:
         """``steps`` steps of one round from ``t`` on, from the central parameters (R, d) if given."""
+        self._awake(held)
         state = self._state(part, t)
         if central is not None:
             state.theta[:] = central[:, None, :]
@@ -71,6 +76,11 @@ class Block:
         )
         state.failed_at = working.failed_at
         return self._part(state)
+
+    def _awake(self, held: list[Any]) -> None:
+        if not hasattr(self, "engine"):
+            self.problem: Problem = ray.get(held[0])
+            self.engine = CpuEngine(self.problem, threads=1, first_agent=self.first_agent)
 
     def _state(self, part: Part, t: int) -> State:
         """The block's state; arrays from the object store cannot be written to, so these are copies."""
@@ -106,13 +116,15 @@ class RayEngine:
         # Ray starts what was killed and calls it again, without end: calls have no effects of their own.
         share = min(1.0, cores / blocks)
         actor: Any = ray.remote(num_cpus=share, max_restarts=-1, max_task_retries=-1)(Block)
-        self.blocks = [actor.remote(_cut(problem, part), part.start) for part in self.parts]
+        self.blocks = [actor.remote(part.start) for part in self.parts]
+        # In lists, or Ray would send the problems themselves with every call.
+        self.held = [[ray.put(_cut(problem, part))] for part in self.parts]
 
     def start(self, state: State) -> None:
         """Draw the first state of every agent, and its first action from Gamma(theta)."""
         calls = [
-            block.start.remote(self._part(state, part, True))
-            for block, part in zip(self.blocks, self.parts, strict=True)
+            block.start.remote(held, self._part(state, part, True))
+            for block, held, part in zip(self.blocks, self.held, self.parts, strict=True)
         ]
         self._take(state, calls)
 
@@ -129,8 +141,8 @@ class RayEngine:
             fresh = problem.sync_every is not None and state.t % every == 0 and state.t > 0
             shared = ray.put(state.central) if fresh else None
             calls = [
-                block.steps.remote(self._part(state, part, not fresh), shared, state.t, length)
-                for block, part in zip(self.blocks, self.parts, strict=True)
+                block.steps.remote(held, self._part(state, part, not fresh), shared, state.t, length)
+                for block, held, part in zip(self.blocks, self.held, self.parts, strict=True)
             ]
             failed = self._take(state, calls)
             stretch = stretch_of(problem, state.t, length)
