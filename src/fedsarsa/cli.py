@@ -174,14 +174,18 @@ def show_theory(config: Config) -> None:
 def plan(
     config: Config,
     target: Annotated[float, typer.Option(help="Mean squared error to reach.")],
+    sync_every: Annotated[
+        list[int] | None, typer.Option(help="Consider this K alone; may be given again.")
+    ] = None,
 ) -> None:
     """Print the N, K and step size that reach a target error, and which agents gain by federating."""
     from fedsarsa import theory
     from fedsarsa.experiments import config as configs
+    from fedsarsa.theory.planning import PERIODS
 
     settings = configs.load(config)
     fleet = settings.fleet.build(config.parent)
-    answer = theory.plan(fleet, settings.algorithm.build(), target)
+    answer = theory.plan(fleet, settings.algorithm.build(), target, periods=sync_every or PERIODS)
     console.print(str(answer))
 
 

@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from fedsarsa.deploy import wire
+from fedsarsa.deploy import config, wire
 from fedsarsa.deploy.agent import Agent, RefusalError
 from fedsarsa.federation.problem import average
 from tests.deploy.federations import CONFIG, reference, request
@@ -179,3 +179,19 @@ def test_the_process_answers_only_what_it_should(running, settings, homes, tmp_p
     with pytest.raises(PermissionError, match="expected a directory that only its owner"):
         wire.ask(address, wanted | {"patience": 1.0}, theta)
     homes[2].chmod(0o700)
+
+
+def test_an_agent_that_knows_its_own_world_alone(settings, homes, tmp_path):
+    world = settings.worlds[1]
+    np.savez(tmp_path / "world.npz", reward=world.reward[None], P0=world.kernel.P0[None])
+    i, j = CONFIG.index("[fleet]"), CONFIG.index("[algorithm]")
+    section = (
+        '[fleet]\nkind = "file"\npath = "world.npz"\ndiscount = 0.2\nactions = 6\n[server]\nagents = 3\n'
+    )
+    (tmp_path / "own.toml").write_text(CONFIG[:i] + section + CONFIG[j:])
+    own = config.load(tmp_path / "own.toml")
+    assert own.terms == settings.terms
+    theta = np.zeros(settings.dim)
+    alone = Agent(own, 1, homes[0]).take_part(request(settings, 1), theta)
+    among = Agent(settings, 1, homes[1]).take_part(request(settings, 1), theta)
+    np.testing.assert_array_equal(alone, among)

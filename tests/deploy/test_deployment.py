@@ -34,7 +34,7 @@ radius = 8.0
 steps = 120
 seed = 3
 [server]
-deadline = 15.0
+deadline = 20.0
 at_least = 2
 """
 
@@ -79,6 +79,18 @@ def test_the_demo_computes_what_the_reference_engine_computes(home):
     assert all(path.stat().st_mode & 0o077 == 0 or path.name.startswith("link.db") for path in private)
     text = "".join(path.read_text(errors="replace") for path in home.rglob("*.log"))
     assert "PRIVATE KEY" not in text
+
+
+def test_ctrl_c_stops_everything_the_demo_started(home):
+    command = [sys.executable, *FEDSARSA, "deploy", "demo", "--home", str(home)]
+    demo = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    until = time.monotonic() + 60
+    while not any("guards supernode" in line for line in left_running(home)) and time.monotonic() < until:
+        time.sleep(0.2)
+    assert len(left_running(home)) >= 8
+    demo.send_signal(signal.SIGINT)
+    assert demo.wait(30) == 130
+    assert left_running(home) == []
 
 
 class Deployment:

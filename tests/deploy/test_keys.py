@@ -6,6 +6,8 @@ import re
 import shutil
 import socket
 import ssl
+import subprocess
+import sys
 import threading
 import time
 from types import SimpleNamespace
@@ -254,6 +256,25 @@ def test_a_supernode_runs_the_installed_app_and_no_other(monkeypatch, capsys):
         with pytest.raises(RunNotRunningException):
             inside._pull_and_store_message(get_fab=lambda digest, run, w=wrong: SimpleNamespace(content=w))
     assert "refused to run an app" in capsys.readouterr().err
+
+
+def test_a_killed_parent_leaves_nothing_behind(tmp_path):
+    home = files.private_directory(tmp_path / "home")
+    script = "import time; from pathlib import Path; from fedsarsa.deploy.processes import Processes\n"
+    script += f"processes = Processes(Path({str(home)!r})); print(processes.mark, flush=True)\n"
+    script += "processes.start('child', ['-c', 'import time; time.sleep(60)']); print('up', flush=True)\n"
+    script += "time.sleep(60)"
+    parent = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    with parent:
+        watcher = Processes(home)
+        watcher.mark = parent.stdout.readline().strip()
+        parent.stdout.readline()
+        assert len(watcher._marked()) == 1
+        parent.kill()
+    until = time.monotonic() + 5
+    while watcher._marked() and time.monotonic() < until:
+        time.sleep(0.05)
+    assert watcher._marked() == []
 
 
 def test_processes_end_with_all_that_they_started(tmp_path):

@@ -401,6 +401,21 @@ def test_the_bound_on_replies_is_reached_and_not_passed(settings, scale):
         assert farthest == pytest.approx(examiner.bounds[number], rel=1e-9)
 
 
+def test_long_rounds_do_not_make_every_reply_believable(tmp_path):
+    text = CONFIG.replace("sync_every = 7", "sync_every = 100_000").replace("steps = 70", "steps = 100_000")
+    settings = changed(tmp_path, "", text)
+    examiner = checks.Examiner(settings, "one", 1, np.zeros(6))
+    assert min(examiner.bounds) == np.inf
+    assert examiner.ceilings == [12.5] * 3  # R / (1 - gamma) = 10 / 0.8
+    examiner._theta(Array(np.full(6, 12.5)), 0)
+    with pytest.raises(
+        checks.RejectedError, match=r"it has a parameter of 12\.6; honest steps give at most 12\.5"
+    ):
+        examiner._theta(Array(np.full(6, 12.6)), 0)
+    unbounded = changed(tmp_path, "", text.replace("step_size = [0.1, 0.2, 0.05]", "step_size = 1.5"))
+    assert checks.Examiner(unbounded, "one", 1, np.zeros(6)).ceilings == [np.inf]
+
+
 def robust(tmp_path, text, agents=7):
     base = CONFIG.replace("agents = 3", f"agents = {agents}").replace("weights = [0.2, 0.5, 0.3]", "")
     return changed(tmp_path, text, base.replace("step_size = [0.1, 0.2, 0.05]", "step_size = 0.1"))

@@ -31,6 +31,7 @@ clientapp = "fedsarsa_bridge.bridge:app"
 [tool.flwr.app.config]
 home = ""
 config = ""
+keys = ""
 attempt = ""
 """
 

@@ -1,6 +1,7 @@
 """Which replies enter the average: what an honest agent could not have sent is turned away, by name."""
 
 import json
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +10,7 @@ from flwr.app import Message
 
 from fedsarsa._checks import Floats
 from fedsarsa.deploy.config import Federation
+from fedsarsa.learning.features import Aggregation, FeatureMap
 from fedsarsa.learning.step_sizes import schedules, step_sizes_at
 
 ROUNDING = 1e-9  # how far rounding may carry an honest agent beyond the bound, relatively
@@ -46,6 +48,20 @@ def reach(norm: float, step_sizes: Floats, reward_cap: float, discount: float) -
         return float((reward_cap / c + norm) * np.expm1(np.log1p(c * step_sizes).sum()))
 
 
+def ceiling(
+    theta: Floats, step_sizes: Floats, features: FeatureMap, reward_cap: float, discount: float
+) -> float:
+    """The largest absolute parameter that an agent can have after any number of steps from ``theta``.
+
+    With one active parameter per pair and steps of at most 1, an update is a mean of the parameter and of
+    r + gamma theta_j, so none leaves [-M, M] with M = max(|theta|, R / (1 - gamma)). Unlike `reach`, this
+    does not grow with K. Other features have no such bound.
+    """
+    if not isinstance(features, Aggregation) or step_sizes.max() > 1:
+        return math.inf
+    return max(float(np.abs(theta).max()), reward_cap / (1 - discount))
+
+
 class Examiner:
     """Checks the replies to one question: the round ``number`` of a federation, asked with ``theta``."""
 
@@ -53,10 +69,10 @@ class Examiner:
         self.settings, self.federation, self.number, self.theta = settings, federation, number, theta
         times = np.arange((number - 1) * settings.every, number * settings.every)
         own = schedules(settings.algorithm.step_size)
-        norm = float(np.linalg.norm(theta))
-        self.bounds = [
-            reach(norm, sizes, settings.reward_cap, settings.discount) for sizes in step_sizes_at(own, times)
-        ]
+        norm, known = float(np.linalg.norm(theta)), (settings.reward_cap, settings.discount)
+        steps = step_sizes_at(own, times)
+        self.bounds = [reach(norm, sizes, *known) for sizes in steps]
+        self.ceilings = [ceiling(theta, sizes, settings.features, *known) for sizes in steps]
 
     def examine(self, message: Message) -> Reply:
         """The reply in a message, or the reason why it is none."""
@@ -110,11 +126,17 @@ class Examiner:
             )
         if not np.isfinite(theta).all():
             raise RejectedError("its parameters are not finite")
-        bound = self.bounds[number if len(self.bounds) > 1 else 0]
+        own = number if len(self.bounds) > 1 else 0
+        bound, highest = self.bounds[own], self.ceilings[own]
         with np.errstate(over="ignore"):
             moved = float(np.linalg.norm(theta - self.theta))
         if not moved <= bound * (1 + ROUNDING) + ROUNDING * float(np.linalg.norm(self.theta)):
             raise RejectedError(
                 f"it moved by {moved:.3g}; {self.settings.every} honest steps reach at most {bound:.3g}"
+            )
+        largest = float(np.abs(theta).max())
+        if largest > highest * (1 + ROUNDING):
+            raise RejectedError(
+                f"it has a parameter of {largest:.3g}; honest steps give at most {highest:.3g}"
             )
         return np.asarray(theta, dtype=np.float64)

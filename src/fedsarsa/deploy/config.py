@@ -85,7 +85,8 @@ class Federation:
         self.agents = count
         self.states, self.actions = known.states, known.actions
         self.discount, self.reward_cap = known.discount, known.reward_cap
-        self.dim = self.algorithm.features.on(self.states, self.actions).dim
+        self.features = self.algorithm.features.on(self.states, self.actions)
+        self.dim = self.features.dim
         every = self.algorithm.sync_every
         if every is None:
             raise ValueError('algorithm.sync_every: expected a number of steps in a deployment, got "never"')

@@ -1,6 +1,7 @@
 """Starting other programs, and leaving none of them behind."""
 
 import contextlib
+import ctypes
 import os
 import secrets
 import signal
@@ -14,6 +15,8 @@ from types import TracebackType
 
 PATIENCE = 5.0  # seconds between asking a program to end and ending it
 MARK = "FEDSARSA_DEPLOYMENT"
+LIBC = ctypes.CDLL(None)
+SET_PARENT_DEATH_SIGNAL = 1
 
 
 class Processes:
@@ -49,6 +52,7 @@ class Processes:
                 stderr=log,
                 env=self.environment,
                 start_new_session=True,
+                preexec_fn=_end_with_parent,
             )
         self.started[name] = child
         return child
@@ -109,6 +113,12 @@ class Processes:
                 if self.mark.encode() in path.read_bytes():
                     found.append(int(path.parent.name))
         return found
+
+
+def _end_with_parent() -> None:
+    """Ask the system (Linux) for SIGTERM when the parent is gone: killing it leaves nothing behind."""
+    if sys.platform == "linux":
+        LIBC.prctl(SET_PARENT_DEATH_SIGNAL, signal.SIGTERM)
 
 
 def _signal_group(child: subprocess.Popen[bytes], number: signal.Signals) -> None:

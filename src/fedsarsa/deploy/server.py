@@ -11,8 +11,9 @@ from pathlib import Path
 
 from fedsarsa.deploy import app, config, files, keys, ledger, rules
 from fedsarsa.deploy.processes import Processes, check_free
-from fedsarsa.deploy.server_app import KEYS, LOCK, OUTCOME
+from fedsarsa.deploy.server_app import LOCK, OUTCOME
 
+KEYS = "nodes.json"
 FLWR = ["-c", "from flwr.cli.app import app; app()"]
 START = 60.0  # seconds that a SuperLink, or a run, may take to begin
 TRIES = 5  # runs in a row that may die without finishing a round
@@ -50,6 +51,7 @@ def serve(path: Path, home: Path, host: str, port: int, insecure: bool, say: Say
         while tries < TRIES:
             attempt = secrets.token_hex(8)
             values = {"home": str(home), "config": str(path.absolute()), "attempt": attempt}
+            values["keys"] = "" if insecure else str(home / KEYS)
             given = " ".join(f"{name}={json.dumps(value)}" for name, value in values.items())
             processes.run([*FLWR, "run", str(home / "app"), "here", "--run-config", given])
             outcome = _watch(home, attempt, link)

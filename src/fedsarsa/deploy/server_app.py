@@ -13,7 +13,7 @@ from fedsarsa.deploy import config
 from fedsarsa.deploy.ledger import Ledger
 from fedsarsa.deploy.strategy import FedSarsaStrategy
 
-LOCK, OUTCOME, LOG, KEYS = "server.lock", "outcome.json", "server.log", "nodes.json"
+LOCK, OUTCOME, LOG = "server.lock", "outcome.json", "server.log"
 
 app = ServerApp()
 
@@ -35,7 +35,9 @@ def main(grid: Grid, context: Context) -> None:
 
         try:
             settings = config.load(Path(str(context.run_config["config"])))
-            FedSarsaStrategy(settings, Ledger(settings, home), say, _keys(home)).train(grid)
+            FedSarsaStrategy(
+                settings, Ledger(settings, home), say, _keys(str(context.run_config["keys"]))
+            ).train(grid)
         except Exception as error:
             outcome["error"] = str(error) or type(error).__name__
             raise
@@ -44,9 +46,8 @@ def main(grid: Grid, context: Context) -> None:
                 temporary.write_text(json.dumps(outcome))
 
 
-def _keys(home: Path) -> dict[int, int] | None:
+def _keys(path: str) -> dict[int, int] | None:
     """Which agent's key each node has; None without node keys."""
-    path = home / KEYS
-    if not path.exists():
+    if not path:
         return None
-    return {entry["node"]: int(number) for number, entry in json.loads(path.read_text()).items()}
+    return {entry["node"]: int(number) for number, entry in json.loads(Path(path).read_text()).items()}
