@@ -31,7 +31,9 @@ class Processes:
         self.logs = home / "logs"
         self.logs.mkdir(mode=0o700, exist_ok=True)
         self.started: dict[str, subprocess.Popen[bytes]] = {}
-        self.environment = os.environ | {
+        inherited = dict(os.environ)
+        inherited.pop("FORWARDED_ALLOW_IPS", None)  # or others could say that they are this machine
+        self.environment = inherited | {
             MARK: f"{os.environ.get(MARK, '')}:{self.mark}",
             "FLWR_HOME": str(home / "flwr"),
             "FLWR_TELEMETRY_ENABLED": "0",
