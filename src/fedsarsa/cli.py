@@ -209,5 +209,6 @@ def main() -> None:
     except (ValueError, TypeError, OSError) as error:
         if os.environ.get("FEDSARSA_TRACEBACK"):
             raise
-        Console(stderr=True).print(f"fedsarsa: {error}", style="red", highlight=False, markup=False)
+        line = f"fedsarsa: {error}"
+        Console(stderr=True).print(line, style="red", highlight=False, markup=False, soft_wrap=True)
         raise SystemExit(2) from None
