@@ -62,7 +62,8 @@ def test_another_federation_begins_anew(settings, homes):
     ("changes", "message"),
     [
         ({"round": "1"}, "round must be of type int, got '1'"),
-        ({"steps": 0}, "round and steps must be at least 1"),
+        ({"steps": 10**12}, "round 1 must be 7 steps from 0 on, got 1000000000000 from 0 on"),
+        ({"t": 7}, "round 1 must be 7 steps from 0 on, got 7 from 7 on"),
         ({"federation": ""}, "federation have a name"),
         ({"until": 0.0}, "the round's deadline has passed"),
         ({"terms": {}}, "features is ModuloFeatures"),
@@ -171,7 +172,7 @@ def test_the_process_answers_only_what_it_should(running, settings, homes, tmp_p
     assert header["round"] == 1
     assert header["agent"] == 2
     header, answer = wire.ask(address, wanted | {"patience": 20.0, "round": 0}, theta)
-    assert "round and steps must be at least 1" in header["refused"]
+    assert "round must be at least 1" in header["refused"]
     second = subprocess.run(running.args, capture_output=True, text=True)
     assert second.returncode == 2
     assert "another agent is running here" in second.stderr

@@ -41,6 +41,7 @@ class Agent:
 
     def __init__(self, settings: Federation, number: int, home: Path) -> None:
         self.terms, self.number, self.path = settings.terms, number, home / STATE
+        self.every = settings.every
         self.learner = Learner(settings, number)
         self.federation, self.round = "", 0
         self.asked = self.answer = np.zeros(self.learner.dim)
@@ -82,8 +83,14 @@ class Agent:
         for name, own in self.terms.items():
             if request["terms"].get(name) != own:
                 raise RefusalError(f"{name} is {own} here, {request['terms'].get(name)} at the server")
-        if request["steps"] < 1 or request["t"] < 0 or request["round"] < 1 or not request["federation"]:
-            raise RefusalError("round and steps must be at least 1, t at least 0, and federation have a name")
+        if request["round"] < 1 or not request["federation"]:
+            raise RefusalError("round must be at least 1, and federation have a name")
+        begin = (request["round"] - 1) * self.every
+        if (request["t"], request["steps"]) != (begin, self.every):
+            raise RefusalError(
+                f"round {request['round']} must be {self.every} steps from {begin} on, "
+                f"got {request['steps']} from {request['t']} on"
+            )
         if theta.shape != (self.learner.dim,) or not np.isfinite(theta).all():
             raise RefusalError(f"theta must be {self.learner.dim} finite numbers, got {theta.shape[0]}")
         if time.monotonic() > request["until"]:

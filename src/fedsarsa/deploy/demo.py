@@ -93,7 +93,7 @@ def _run(processes: Processes, home: Path, rounds: int, console: Console) -> Non
             _check(processes)
             time.sleep(LOOK)
     if main.returncode:
-        raise RuntimeError(processes.last_words("server"))
+        raise RuntimeError(processes.last_words("server", lines=1))
 
 
 def _await_listening(processes: Processes) -> None:

@@ -1,11 +1,12 @@
 """The server's memory on disk: a checkpoint to go on from, the central parameters, a line per round."""
 
 import json
+import os
 import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -70,9 +71,9 @@ class Ledger:
         try:
             with central.open("r+b" if central.exists() else "w+b") as file:
                 file.seek(standing.round * self.dim * 8)
-                file.write(standing.theta.astype("<f8").tobytes())
-            with (self.home / ROUNDS).open("a") as lines:
-                lines.write(json.dumps(record) + "\n")
+                _write(file, standing.theta.astype("<f8").tobytes())
+            with (self.home / ROUNDS).open("ab") as lines:
+                _write(lines, json.dumps(record).encode() + b"\n")
         except OSError as error:
             raise OSError(
                 f"{self.home}: round {standing.round} could not be written ({error.strerror}); "
@@ -100,6 +101,13 @@ class Ledger:
         if rounds.exists():
             kept = [line for line in read(self.home) if line["round"] <= last]
             rounds.write_text("".join(json.dumps(line) + "\n" for line in kept))
+
+
+def _write(file: BinaryIO, content: bytes) -> None:
+    """Write, and wait until it is on disk: what the checkpoint knows is then there too."""
+    file.write(content)
+    file.flush()
+    os.fsync(file.fileno())
 
 
 def read(home: Path) -> Iterator[dict[str, Any]]:

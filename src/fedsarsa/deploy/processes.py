@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import os
+import re
 import secrets
 import signal
 import socket
@@ -13,6 +14,7 @@ import time
 from pathlib import Path
 from types import TracebackType
 
+FRAME = re.compile("[\u2500-\u257f]")
 PATIENCE = 5.0  # seconds between asking a program to end and ending it
 MARK = "FEDSARSA_DEPLOYMENT"
 LIBC = ctypes.CDLL(None)
@@ -70,7 +72,8 @@ class Processes:
             check=False,
         )
         if done.returncode:
-            raise RuntimeError((done.stderr or done.stdout).strip()[-500:])
+            said = FRAME.sub(" ", done.stderr or done.stdout)  # Flower's errors come in boxes
+            raise RuntimeError(" ".join(said.split())[-500:])
         return done.stdout
 
     def last_words(self, name: str, lines: int = 3) -> str:

@@ -8,6 +8,7 @@ import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from fedsarsa.deploy import app, config, files, keys, ledger, rules
 from fedsarsa.deploy.processes import Processes, check_free
@@ -54,7 +55,7 @@ def serve(path: Path, home: Path, host: str, port: int, insecure: bool, say: Say
             values["keys"] = "" if insecure else str(home / KEYS)
             given = " ".join(f"{name}={json.dumps(value)}" for name, value in values.items())
             processes.run([*FLWR, "run", str(home / "app"), "here", "--run-config", given])
-            outcome = _watch(home, attempt, link)
+            outcome = _watch(home, attempt, link, say)
             if outcome == "":
                 say(f"all {settings.rounds} rounds are done")
                 return
@@ -64,7 +65,7 @@ def serve(path: Path, home: Path, host: str, port: int, insecure: bool, say: Say
                 )
             if outcome is not None:
                 raise RuntimeError(outcome)
-            rounds = max((line["round"] for line in ledger.read(home)), default=0)
+            rounds = _last_round(home)
             tries = 1 if rounds > done else tries + 1
             done = rounds
             say(f"the server app died; going on after round {rounds}")
@@ -122,21 +123,38 @@ def _register(processes: Processes, home: Path, agents: int, fresh: bool) -> Non
         files.write_private(path, json.dumps(known).encode())
 
 
-def _watch(home: Path, attempt: str, link: subprocess.Popen[bytes]) -> str | None:
-    """How the run ended: "" well, a sentence if it gave up, None if it died."""
+def _watch(home: Path, attempt: str, link: subprocess.Popen[bytes], say: Say) -> str | None:
+    """How the run ended: "" well, a sentence if it gave up, None if it died; ``say`` is told of rounds."""
     begun, seen = time.monotonic(), False
+    rounds, told, size = home / ledger.ROUNDS, _last_round(home), 0
     while link.poll() is None:
         running = is_running(home)
         seen = seen or running
+        if rounds.exists() and rounds.stat().st_size != size:
+            size = rounds.stat().st_size
+            for line in [line for line in ledger.read(home) if line["round"] > told]:
+                say(_summary(line))
+                told = line["round"]
         outcome = home / OUTCOME
         if not running and outcome.exists():
-            told = json.loads(outcome.read_text())
-            if told["attempt"] == attempt:
-                return str(told["error"])
+            ended = json.loads(outcome.read_text())
+            if ended["attempt"] == attempt:
+                return str(ended["error"])
         if not running and (seen or time.monotonic() - begun > START):
             return None
         time.sleep(LOOK)
     return None
+
+
+def _last_round(home: Path) -> int:
+    return max((line["round"] for line in ledger.read(home)), default=0)
+
+
+def _summary(line: dict[str, Any]) -> str:
+    """A round in a line."""
+    privacy = f", epsilon {line['epsilon']:.4g}" if "epsilon" in line else ""
+    agents = ", ".join(map(str, line["agents"]))
+    return f"round {line['round']}: agents {agents}; moved {line['moved']:.4g}{privacy}"
 
 
 def is_running(home: Path) -> bool:
