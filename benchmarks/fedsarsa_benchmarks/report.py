@@ -11,9 +11,7 @@ def report(console: Console, quick: bool = False) -> None:
     table = Table("what", "measured", "wanted", "met", title="fedsarsa bench")
     with console.status("measuring; keep the machine quiet"):
         results = [
-            result
-            for part in (foundation, theory, reproduction, deploy)
-            for result in part.measure(quick)
+            result for part in (foundation, theory, reproduction, deploy) for result in part.measure(quick)
         ]
     for result in results:
         mark = ("yes" if result.met else "no") if result.wanted else ""
