@@ -44,9 +44,10 @@ def serve(path: Path, home: Path, host: str, port: int, insecure: bool, say: Say
     with Processes(home) as processes:
         link = processes.start("superlink", _superlink(home, host, port, insecure))
         _await_link(processes, link, here, port, None if insecure else home / "ca.crt")
-        say(f"SuperLink listens on {host}:{port}" + (", insecure" if insecure else ""))
         if not insecure:
             _register(processes, home, settings.agents, fresh)
+        # Not before: nodes that wait for this line must find their keys registered.
+        say(f"SuperLink listens on {host}:{port}" + (", insecure" if insecure else ""))
         (home / OUTCOME).unlink(missing_ok=True)
         done, tries = -1, 0
         while tries < TRIES:
