@@ -22,8 +22,9 @@ SWEEP = """
 [fleet]
 agents = {agents}
 [training]
-steps = 20_000
+steps = 200_000
 runs = 10
+record_every = 100
 [sweep]
 training.seed = {seeds}
 """
@@ -77,11 +78,12 @@ def _ray_sweep(cells: int) -> Result:
 
     with tempfile.TemporaryDirectory(prefix="fedsarsa-") as folder:
         path = Path(folder) / "sweep.toml"
-        path.write_text(SWEEP.format(agents=20, seeds=list(range(cells))))
+        path.write_text(SWEEP.format(agents=20, seeds=[0, 1]))
         cell = grid.load(path).cells[0].config
         one = seconds(lambda: cluster._train(cell, Path(folder)), repeats=3)
         with sweeps.opened(grid.load(path), Path(folder) / "warm") as work:
             cluster.train(work, "local")  # workers are awake
+        path.write_text(SWEEP.format(agents=20, seeds=list(range(cells))))
         with sweeps.opened(grid.load(path), Path(folder) / "out") as work:
             begun = time.perf_counter()
             cluster.train(work, "local")
