@@ -107,7 +107,16 @@ def commands() -> str:
     """Every command with its arguments and options, from the command itself."""
     group = get_command(app)
     assert isinstance(group, click.Group)
-    return "\n\n".join(_command(name, command) for name, command in group.commands.items())
+    return "\n\n".join(_command(name, command) for name, command in _leaves("", group))
+
+
+def _leaves(name: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
+    """A command, or those of a group, by their whole names."""
+    if not isinstance(command, click.Group):
+        yield name, command
+        return
+    for part, own in command.commands.items():
+        yield from _leaves(f"{name} {part}".strip(), own)
 
 
 def _command(name: str, command: click.Command) -> str:

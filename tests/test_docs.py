@@ -28,8 +28,8 @@ NOT_RUN = "<!-- not run: needs a reproduction -->"
 BLOCK = re.compile(
     rf'(?<!{NOT_RUN}\n)^```(python|bash|toml)(?: title="([^"]+)")?\n(.*?)^```$', re.DOTALL | re.MULTILINE
 )
-# Commands that take long: those are only parsed.
-LONG = {"reproduce", "bench"}
+# Commands that take long, or start others: those are only parsed.
+LONG = {"agent", "bench", "deploy", "reproduce"}
 # Fleets have at most so many agents here: theory takes longer the more worlds there are.
 AGENTS = 3
 
@@ -60,7 +60,10 @@ def run_command(words):
     group = get_command(app)
     name, *arguments = words[1:]
     if name in LONG:
-        group.commands[name].make_context(name, arguments)
+        command = group.commands[name]
+        while hasattr(command, "commands"):  # a group, such as deploy
+            command = command.commands[arguments.pop(0)]
+        command.make_context(name, arguments)
     else:
         group.main([name, *arguments], standalone_mode=False)
 

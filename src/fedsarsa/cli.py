@@ -1,4 +1,4 @@
-"""The command ``fedsarsa``: train, sweep, reproduce, theory, plan, bench."""
+"""The command ``fedsarsa``: train, sweep, reproduce, theory, plan, bench, agent, deploy."""
 
 import os
 import shlex
@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fedsarsa._version import __version__
+from fedsarsa.deploy import commands as deploy
 
 app = typer.Typer(
     help="Federated on-policy reinforcement learning across environments that differ.",
@@ -17,6 +18,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.add_typer(deploy.app, name="deploy")
+app.command()(deploy.agent)
 console = Console(markup=False, highlight=False, soft_wrap=True)
 
 # What the processes of a reproduction import, the last three only when drawing begins.
@@ -127,6 +130,7 @@ def sweep(
     config: Config,
     out: Out = Path("results/sweep"),
     threads: Annotated[int | None, typer.Option(help="All cores unless given.", min=1)] = None,
+    ray: Annotated[str | None, typer.Option(help="Address of a Ray cluster, or local.")] = None,
 ) -> None:
     """Train every cell of the grid in CONFIG's [sweep]; keep each in a file of its own in OUT.
 
@@ -140,6 +144,10 @@ def sweep(
     with sweeps.opened(grid.load(config), out, say=console.print) as work:
         try:
             with sweep_bar(work) as report:
+                if ray is not None:
+                    from fedsarsa.experiments import cluster
+
+                    cluster.train(work, ray, report)
                 errors = sweeps.run(work, summary.final_error(work), threads, report)
         except Interrupted:
             command = shlex.join(["fedsarsa", "sweep", str(config), "--out", str(out)])
@@ -199,14 +207,19 @@ def show_theory(config: Config) -> None:
 def plan(
     config: Config,
     target: Annotated[float, typer.Option(help="Mean squared error to reach.")],
+    sync_every: Annotated[
+        list[int] | None, typer.Option(help="Consider this K alone; may be given again.")
+    ] = None,
 ) -> None:
     """Print the N, K and step size that reach a target error, and which agents gain by federating."""
     from fedsarsa import theory
     from fedsarsa.experiments import config as configs
+    from fedsarsa.theory.planning import PERIODS
 
     settings = configs.load(config)
     fleet = settings.fleet.build(config.parent)
-    answer = theory.plan(configs.finite(fleet), settings.algorithm.build(), target)
+    finite = configs.finite(fleet)
+    answer = theory.plan(finite, settings.algorithm.build(), target, periods=sync_every or PERIODS)
     console.print(str(answer))
 
 

@@ -322,11 +322,11 @@ def validate(content: dict[str, Any], place: str) -> Config:
         raise ValueError("\n".join(lines)) from None
 
 
-def explain(problem: Any) -> str:
+def explain(problem: Any, whole: type[Section] = Config) -> str:
     """One of pydantic's errors as a sentence that names key, value and what was expected."""
     place = [str(part) for part in problem["loc"]]
     if problem["type"] == "extra_forbidden":
-        valid = _keys(problem["loc"][:-1])
+        valid = _keys(problem["loc"][:-1], whole)
         return f"{'.'.join(place)}: unknown key{nearest(place[-1], valid)}; valid: {', '.join(valid)}"
     if problem["type"] == "union_tag_not_found":
         given = problem["input"]
@@ -338,9 +338,9 @@ def explain(problem: Any) -> str:
     return f"{'.'.join(place)}: {problem['msg']}, got {problem['input']!r}"
 
 
-def _keys(place: tuple[Any, ...]) -> list[str]:
+def _keys(place: tuple[Any, ...], whole: type[Section]) -> list[str]:
     """The valid keys of the section at ``place``, a path through fields and ``kind`` tags."""
-    sections: list[type[Section]] = [Config]
+    sections: list[type[Section]] = [whole]
     for part in place:
         found: list[type[Section]] = []
         for section in sections:

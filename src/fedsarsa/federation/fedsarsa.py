@@ -133,9 +133,9 @@ class FedSARSA:
             Federations to train.
         seed : int
             With run and agent number it decides every random number, whatever the engine.
-        engine : {"auto", "cpu", "reference", "gym"}
-            ``reference`` is the specification; ``cpu`` gives the same numbers, compiled; ``gym`` steps
-            environments of Gymnasium.
+        engine : {"auto", "cpu", "gym", "ray", "reference"}
+            ``reference`` is the specification; ``cpu`` gives the same numbers, compiled; ``ray`` too, on a
+            cluster (see ``engines.ray``); ``gym`` steps environments of Gymnasium.
         theta0 : (d,), (N, d) or (runs, N, d) array, optional
             Where to start, 0 unless given: a federated parameter, to personalise it alone.
         threads : int, optional

@@ -7,6 +7,7 @@ from typing import ClassVar, Protocol
 from fedsarsa import _checks
 from fedsarsa.federation.episodic import EpisodicProblem
 from fedsarsa.federation.problem import Problem, State, Synchronisations
+from fedsarsa.worlds.control import ControlFleet
 from fedsarsa.worlds.gym import GymFleet
 
 
@@ -24,7 +25,7 @@ class Engine(Protocol):
         ...
 
 
-ENGINES = ("cpu", "gym", "reference")
+ENGINES = ("cpu", "gym", "ray", "reference")
 
 
 def resolve(name: str, fleet: object = None) -> str:
@@ -36,6 +37,8 @@ def resolve(name: str, fleet: object = None) -> str:
         return "gym"
     if name == "gym" and fleet is not None:
         raise ValueError(f"engine 'gym' is for environments of Gymnasium (GymFleet), got {fleet!r}")
+    if name == "ray" and isinstance(fleet, ControlFleet):
+        raise ValueError(f"engine 'ray' is for finite worlds, got {fleet!r}")
     return "cpu" if name == "auto" else name
 
 
@@ -57,6 +60,10 @@ def build(name: str, problem: Problem, threads: int | None) -> Engine:
         from fedsarsa.federation.engines.reference import ReferenceEngine
 
         return ReferenceEngine(problem)
+    if name == "ray":
+        from fedsarsa.federation.engines.ray import RayEngine
+
+        return RayEngine(problem, threads)
     from fedsarsa.federation.engines.cpu import CpuEngine
 
     return CpuEngine(problem, threads)

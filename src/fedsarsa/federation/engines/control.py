@@ -165,6 +165,7 @@ class ControlEngine:
         nothing = np.empty(0, np.uint32)
         return Team(
             first_run=U64(runs.start or 0),
+            first_agent=U64(0),
             theta=state.theta[runs].reshape(-1),
             states=nothing,
             actions=nothing,

@@ -37,12 +37,16 @@ def available_cores() -> int:
 
 
 class CpuEngine:
-    """Trains a problem on ``threads`` threads (all cores unless given)."""
+    """Trains a problem on ``threads`` threads (all cores unless given).
+
+    ``first_agent`` is the number of the problem's first agent in the federation that it is a part of.
+    """
 
     name: ClassVar[str] = "cpu"
 
-    def __init__(self, problem: Problem, threads: int | None = None) -> None:
+    def __init__(self, problem: Problem, threads: int | None = None, first_agent: int = 0) -> None:
         self.problem = problem
+        self.first_agent = first_agent
         self.threads = threads or available_cores()
         with announced():
             self.tables = tabulate(problem.fleet, problem.features, problem.policy)
@@ -161,6 +165,7 @@ class CpuEngine:
         dim = self.problem.features.dim if self.plan.cached else 0
         return Team(
             first_run=U64(low),
+            first_agent=U64(self.first_agent),
             theta=theta,
             states=state.states[low:high].reshape(-1),
             actions=state.actions[low:high].reshape(-1),

@@ -32,7 +32,9 @@ def start(tables: Tables, plan: Plan, team: Team, lanes: Lanes, room: Room) -> N
     agents = U64(len(plan.world))
     for lane in range(len(lanes.run)):
         run, agent = lanes.run[lane], lanes.agent[lane]
-        first, second = random.words(plan.seed, team.first_run + run, agent, U64(random.START))
+        first, second = random.words(
+            plan.seed, team.first_run + run, team.first_agent + agent, U64(random.START)
+        )
         place = run * agents + agent
         s = sarsa.first_state(tables, U64(plan.world[agent]), first)
         team.states[place] = s
@@ -91,7 +93,7 @@ def local_steps(
         enter(tables, plan, team, lanes, first, count, fresh, room)
         for ahead in range(0, steps, AHEAD):
             some = min(AHEAD, steps - ahead)
-            draw(tables, plan, lanes, team.first_run, first, count, t + ahead, some, room)
+            draw(tables, plan, lanes, team.first_run, team.first_agent, first, count, t + ahead, some, room)
             for i in range(some):
                 at, step = U64(i) * count, ahead + i
                 if plan.redraws:
@@ -143,6 +145,7 @@ def draw(
     plan: Plan,
     lanes: Lanes,
     first_run: int,
+    first_agent: int,
     first: int,
     count: int,
     t: int,
@@ -158,7 +161,8 @@ def draw(
     for k in range(steps):
         now, at = U64(t + k), U64(k) * count
         for h in range(count):
-            one, two = random.words(plan.seed, first_run + run[first + h], agent[first + h], now)
+            stream = first_agent + agent[first + h]
+            one, two = random.words(plan.seed, first_run + run[first + h], stream, now)
             column, fraction = alias.split(one, tables.states)
             columns[at + h] = column
             fractions[at + h] = fraction
@@ -172,7 +176,8 @@ def redraw(
     """Draw the action to execute anew for every lane of a block."""
     now = U64(t) + U64(random.REDRAW)
     for h in range(count):
-        run, agent = team.first_run + lanes.run[first + h], lanes.agent[first + h]
+        run = team.first_run + lanes.run[first + h]
+        agent = team.first_agent + lanes.agent[first + h]
         word, _ = random.words(plan.seed, run, agent, now)
         uniform = random.uniform(word)
         room.actions[h] = choice.direct(

@@ -34,6 +34,7 @@ class Plan(NamedTuple):
 class Team(NamedTuple):
     """The runs that one thread trains, and the room it works in.
 
+    ``first_run`` and ``first_agent`` are the numbers of its first run and agent where random streams count.
     ``theta`` and ``progress`` are (R N d,) flat, ``states`` and ``actions`` (R N,); ``progress`` gathers
     the updates of a round, each times the weight that theta-tilde gives to the rest of the round (empty
     without theta-tilde). ``masses`` (R, d) and ``base`` (R,) cache the central parameter's softmax (see
@@ -41,6 +42,7 @@ class Team(NamedTuple):
     """
 
     first_run: int
+    first_agent: int
     theta: Floats
     states: NDArray[np.uint32]
     actions: NDArray[np.uint32]

@@ -1,0 +1,193 @@
+"""The long-lived agent: holds the world, the learner and its place in the federation between rounds.
+
+Flower may start a new client process for every message; this process stays, and that client is a bridge
+to it. What it knows is on disk after every round, so that a crash loses nothing but time.
+"""
+
+import fcntl
+import os
+import signal
+import socket
+import struct
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedsarsa._checks import Floats
+from fedsarsa.deploy import files, wire
+from fedsarsa.deploy.config import Federation
+from fedsarsa.deploy.learner import Learner
+
+KIND = "agent state"
+SOCKET, STATE, LOCK = "agent.sock", "agent.npz", "agent.lock"
+PATIENCE = 10.0  # seconds that a caller may take to say what it wants
+
+
+class RefusalError(ValueError):
+    """The agent does not take part in this round; the server is told why."""
+
+
+class Agent:
+    """Agent ``number`` of a federation, with its state in ``home``.
+
+    Attributes
+    ----------
+    federation, round : str, int
+        The federation it takes part in, "" before the first, and the last round it finished there.
+    """
+
+    def __init__(self, settings: Federation, number: int, home: Path) -> None:
+        self.terms, self.number, self.path = settings.terms, number, home / STATE
+        self.every = settings.every
+        self.learner = Learner(settings, number)
+        self.federation, self.round = "", 0
+        self.asked = self.answer = np.zeros(self.learner.dim)
+        if self.path.exists():
+            self._load()
+
+    def take_part(self, request: dict[str, Any], theta: Floats) -> Floats:
+        """The local parameter after the round that ``request`` describes, from ``theta`` on.
+
+        The same round asked for twice, by a server that went on from its checkpoint, has the same answer:
+        the world does not move again.
+        """
+        self._check(request, theta)
+        learner, number = self.learner, request["round"]
+        anew = request["federation"] != self.federation
+        if not anew and number <= self.round:
+            if number == self.round and np.array_equal(theta, self.asked):
+                return self.answer
+            raise RefusalError(f"round {number} is stale: this agent has finished round {self.round}")
+        before = learner.pair
+        try:
+            if anew:
+                learner.begin(theta)
+            answer = learner.advance(theta, request["t"], request["steps"])
+            if time.monotonic() > request["until"]:
+                raise RefusalError("the round's deadline has passed")
+            self._save(request["federation"], number, theta, answer)
+        except (OSError, ArithmeticError, RefusalError) as error:
+            learner.pair = before  # as if it had not been asked
+            raise RefusalError(str(error)) from None
+        self.federation, self.round, self.asked, self.answer = request["federation"], number, theta, answer
+        return answer
+
+    def _check(self, request: dict[str, Any], theta: Floats) -> None:
+        wanted = {"federation": str, "round": int, "t": int, "steps": int, "terms": dict, "until": float}
+        for name, kind in wanted.items():
+            if type(request.get(name)) is not kind:
+                raise RefusalError(f"{name} must be of type {kind.__name__}, got {request.get(name)!r}")
+        for name, own in self.terms.items():
+            if request["terms"].get(name) != own:
+                raise RefusalError(f"{name} is {own} here, {request['terms'].get(name)} at the server")
+        if request["round"] < 1 or not request["federation"]:
+            raise RefusalError("round must be at least 1, and federation have a name")
+        begin = (request["round"] - 1) * self.every
+        if (request["t"], request["steps"]) != (begin, self.every):
+            raise RefusalError(
+                f"round {request['round']} must be {self.every} steps from {begin} on, "
+                f"got {request['steps']} from {request['t']} on"
+            )
+        if theta.shape != (self.learner.dim,) or not np.isfinite(theta).all():
+            raise RefusalError(f"theta must be {self.learner.dim} finite numbers, got {theta.shape[0]}")
+        if time.monotonic() > request["until"]:
+            raise RefusalError("the round's deadline has passed")
+
+    def _save(self, federation: str, number: int, asked: Floats, answer: Floats) -> None:
+        about = {
+            "federation": federation,
+            "round": number,
+            "number": self.number,
+            "pair": self.learner.pair,
+            "terms": self.terms,
+        }
+        files.save(self.path, KIND, about, {"asked": asked, "answer": answer})
+
+    def _load(self) -> None:
+        about, arrays = files.load(self.path, KIND)
+        if about["terms"] != self.terms or about["number"] != self.number:
+            raise ValueError(
+                f"{self.path}: expected the state of agent {self.number} with these settings, got that of "
+                f"agent {about['number']} or of other settings; choose another directory, or remove it"
+            )
+        self.federation, self.round = about["federation"], about["round"]
+        self.asked, self.answer = arrays["asked"], arrays["answer"]
+        self.learner.pair = tuple(about["pair"])
+
+
+def serve(settings: Federation, number: int, home: Path, say: Callable[[str], None]) -> None:
+    """Answer the bridge until SIGTERM or Ctrl-C."""
+    home = files.private_directory(home)
+    address = home / SOCKET
+    wire.check_length(address)
+    with (home / LOCK).open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ValueError(
+                f"{home}: another agent is running here; expected a directory of its own"
+            ) from None
+        agent = Agent(settings, number, home)
+        _warm(settings, number)
+        address.unlink(missing_ok=True)  # left by a process that was killed: the lock says it is gone
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+            before = os.umask(0o177)
+            try:
+                listener.bind(str(address))
+            finally:
+                os.umask(before)
+            listener.listen()
+            signal.signal(signal.SIGTERM, signal.default_int_handler)
+            done = f", going on after round {agent.round}" if agent.round else ""
+            say(f"agent {number} listens on {address}{done}")
+            try:
+                while True:
+                    connection, _ = listener.accept()
+                    with connection:
+                        _answer(agent, connection, say)
+            except KeyboardInterrupt:
+                say(f"agent {number} stops after round {agent.round}")
+            finally:
+                address.unlink(missing_ok=True)
+
+
+def _warm(settings: Federation, number: int) -> None:
+    """Compile before the first round, not in it."""
+    learner = Learner(settings, number)
+    learner.begin(np.zeros(learner.dim))
+    learner.advance(np.zeros(learner.dim), 0, 1)
+
+
+def _answer(agent: Agent, connection: socket.socket, say: Callable[[str], None]) -> None:
+    """One request; whatever is wrong with it, the agent lives on."""
+    begun = time.perf_counter()
+    try:
+        if _peer(connection) != os.getuid():
+            raise wire.BrokenMessageError("expected a bridge of the same user")
+        connection.settimeout(PATIENCE)
+        request, theta = wire.receive(connection)
+        header: dict[str, Any] = {"agent": agent.number, "terms": agent.terms}
+        try:
+            answer = agent.take_part(request, theta)
+            header |= {"round": agent.round, "federation": agent.federation}
+            said = f"round {agent.round}: {request['steps']} steps"
+        except RefusalError as refusal:
+            answer = np.zeros(0)
+            header["refused"] = said = str(refusal)
+        header["seconds"] = time.perf_counter() - begun
+        wire.send(connection, header, answer)
+    except (OSError, wire.BrokenMessageError) as error:
+        said = f"no answer: {error}"
+    say(f"agent {agent.number}: {said}")
+
+
+def _peer(connection: socket.socket) -> int:
+    """The user at the other end, where the system can tell; the socket's permissions keep others out."""
+    if not hasattr(socket, "SO_PEERCRED"):
+        return os.getuid()
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    _, user, _ = struct.unpack("3i", credentials)
+    return int(user)

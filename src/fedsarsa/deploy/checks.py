@@ -1,0 +1,142 @@
+"""Which replies enter the average: what an honest agent could not have sent is turned away, by name."""
+
+import json
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from flwr.app import Message
+
+from fedsarsa._checks import Floats
+from fedsarsa.deploy.config import Federation
+from fedsarsa.learning.features import Aggregation, FeatureMap
+from fedsarsa.learning.step_sizes import schedules, step_sizes_at
+
+ROUNDING = 1e-9  # how far rounding may carry an honest agent beyond the bound, relatively
+
+
+class RejectedError(ValueError):
+    """A reply that does not enter the average."""
+
+
+class OddOneOutError(RejectedError):
+    """A reply of an agent that learns something else: it is not asked again."""
+
+
+@dataclass(frozen=True)
+class Reply:
+    """A reply that passed every check."""
+
+    number: int
+    theta: Floats
+    seconds: float
+    bytes: int
+
+
+def reach(norm: float, step_sizes: Floats, reward_cap: float, discount: float) -> float:
+    """How far from a parameter of this norm an agent can get in ``len(step_sizes)`` steps.
+
+    Features have norms of at most 1, so one step moves the parameter by at most
+    alpha (R + (1 + gamma) ||theta||), as in the proof of Lemma ``lem:v-para-prog``. With x_l the distance
+    after l steps, x_{l+1} <= (1 + c alpha_l) x_l + alpha_l (R + c ||theta||) for c = 1 + gamma, whose
+    solution is x_K = (R / c + ||theta||) (prod_l (1 + c alpha_l) - 1): the lemma's bound, without asking
+    that steps be small.
+    """
+    c = 1 + discount
+    with np.errstate(over="ignore"):
+        return float((reward_cap / c + norm) * np.expm1(np.log1p(c * step_sizes).sum()))
+
+
+def ceiling(
+    theta: Floats, step_sizes: Floats, features: FeatureMap, reward_cap: float, discount: float
+) -> float:
+    """The largest absolute parameter that an agent can have after any number of steps from ``theta``.
+
+    With one active parameter per pair and steps of at most 1, an update is a mean of the parameter and of
+    r + gamma theta_j, so none leaves [-M, M] with M = max(|theta|, R / (1 - gamma)). Unlike `reach`, this
+    does not grow with K. Other features have no such bound.
+    """
+    if not isinstance(features, Aggregation) or step_sizes.max() > 1:
+        return math.inf
+    return max(float(np.abs(theta).max()), reward_cap / (1 - discount))
+
+
+class Examiner:
+    """Checks the replies to one question: the round ``number`` of a federation, asked with ``theta``."""
+
+    def __init__(self, settings: Federation, federation: str, number: int, theta: Floats) -> None:
+        self.settings, self.federation, self.number, self.theta = settings, federation, number, theta
+        times = np.arange((number - 1) * settings.every, number * settings.every)
+        own = schedules(settings.algorithm.step_size)
+        norm, known = float(np.linalg.norm(theta)), (settings.reward_cap, settings.discount)
+        steps = step_sizes_at(own, times)
+        self.bounds = [reach(norm, sizes, *known) for sizes in steps]
+        self.ceilings = [ceiling(theta, sizes, settings.features, *known) for sizes in steps]
+
+    def examine(self, message: Message) -> Reply:
+        """The reply in a message, or the reason why it is none."""
+        if message.has_error():
+            raise RejectedError(message.error.reason or "Flower reports an error")
+        try:
+            header = json.loads(str(message.content.config_records["config"]["reply"]))
+            array = message.content.array_records["arrays"]["theta"]
+        except (KeyError, ValueError):
+            raise RejectedError("the reply is not one of a fedsarsa bridge") from None
+        if not isinstance(header, dict):
+            raise RejectedError("the reply is not one of a fedsarsa bridge")
+        if "refused" in header:
+            self._terms(header)
+            raise RejectedError(f"the agent refuses: {str(header['refused'])[:500]}")
+        if header.get("federation") != self.federation or header.get("round") != self.number:
+            raise RejectedError(
+                f"expected a reply to round {self.number}, got one to round {header.get('round')!r:.20}"
+            )
+        self._terms(header)
+        number = header.get("agent")
+        if type(number) is not int or not 0 <= number < self.settings.agents:
+            raise RejectedError(f"expected an agent below {self.settings.agents}, got {number!r:.20}")
+        seconds = header.get("bridge_seconds")
+        return Reply(
+            number,
+            self._theta(array, number),
+            float(seconds) if isinstance(seconds, float) else 0.0,
+            len(array.data) + len(str(message.content.config_records["config"]["reply"])),
+        )
+
+    def _terms(self, header: dict[str, Any]) -> None:
+        given = header.get("terms")
+        if not isinstance(given, dict):
+            if "refused" in header:
+                return
+            raise RejectedError("the reply does not tell what the agent learns")
+        for name, own in self.settings.terms.items():
+            if given.get(name) != own:
+                raise OddOneOutError(f"its {name} is {given.get(name)!r:.200}, the server's {own!r}")
+
+    def _theta(self, array: Any, number: int) -> Floats:
+        dim = self.settings.dim
+        try:
+            theta = array.numpy()
+        except (TypeError, ValueError, EOFError, OSError):
+            raise RejectedError("its parameters cannot be read") from None
+        if theta.dtype != np.float64 or theta.shape != (dim,):
+            raise RejectedError(
+                f"expected {dim} numbers of float64, got shape {theta.shape} of {theta.dtype}"
+            )
+        if not np.isfinite(theta).all():
+            raise RejectedError("its parameters are not finite")
+        own = number if len(self.bounds) > 1 else 0
+        bound, highest = self.bounds[own], self.ceilings[own]
+        with np.errstate(over="ignore"):
+            moved = float(np.linalg.norm(theta - self.theta))
+        if not moved <= bound * (1 + ROUNDING) + ROUNDING * float(np.linalg.norm(self.theta)):
+            raise RejectedError(
+                f"it moved by {moved:.3g}; {self.settings.every} honest steps reach at most {bound:.3g}"
+            )
+        largest = float(np.abs(theta).max())
+        if largest > highest * (1 + ROUNDING):
+            raise RejectedError(
+                f"it has a parameter of {largest:.3g}; honest steps give at most {highest:.3g}"
+            )
+        return np.asarray(theta, dtype=np.float64)

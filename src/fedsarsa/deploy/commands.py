@@ -1,0 +1,138 @@
+"""The commands ``fedsarsa agent`` and ``fedsarsa deploy ...``."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(
+    help="Run a federation over real machines.", no_args_is_help=True, pretty_exceptions_enable=False
+)
+keys = typer.Typer(help="Make certificates and node keys.", no_args_is_help=True)
+app.add_typer(keys, name="keys")
+
+Config = Annotated[Path, typer.Argument(help="A TOML file; see docs/deploy.md.")]
+Home = Annotated[Path, typer.Option(help="Directory for keys and state, for its owner alone.")]
+Insecure = Annotated[bool, typer.Option("--insecure", help="No TLS, no node keys; on loopback alone.")]
+
+
+def say(line: str) -> None:
+    """Print at once: others wait for these lines."""
+    print(line, flush=True)
+
+
+@app.command()
+def agent(
+    config: Config,
+    number: Annotated[int, typer.Option(help="Which agent this is, counted from 0.", min=0)],
+    home: Home,
+) -> None:
+    """Hold the world and learner of one agent, and answer the SuperNode beside it."""
+    from fedsarsa.deploy import agent as agents
+    from fedsarsa.deploy.config import load
+
+    agents.serve(load(config), number, home, say)
+
+
+@keys.command("server")
+def server_keys(
+    home: Home,
+    host: Annotated[list[str], typer.Option(help="Name or address that nodes use; may be given again.")],
+    days: Annotated[int, typer.Option(help="How long the certificate is valid.", min=1)] = 365,
+) -> None:
+    """Make the server's certificate, and the authority that nodes must know."""
+    _needs_flower()
+    from fedsarsa.deploy import files
+    from fedsarsa.deploy import keys as makers
+
+    home = files.private_directory(home)
+    makers.make_server(home, host, days)
+    (home / "nodes").mkdir(mode=0o700, exist_ok=True)
+    say(f"give {home / 'ca.crt'} to every node; keep their public keys as {home / 'nodes'}/0.pub, 1.pub, ...")
+
+
+@keys.command("node")
+def node_keys(home: Home) -> None:
+    """Make a node's key pair."""
+    _needs_flower()
+    from fedsarsa.deploy import files
+    from fedsarsa.deploy import keys as makers
+
+    public = makers.make_node(files.private_directory(home))
+    say(f"give {public} to the server, which keeps it as nodes/NUMBER.pub")
+
+
+@app.command()
+def server(
+    config: Config,
+    home: Home,
+    address: Annotated[str, typer.Option(help="HOST:PORT to listen on.")] = "127.0.0.1:8000",
+    insecure: Insecure = False,
+) -> None:
+    """Run the SuperLink and train the federation, from its checkpoint if there is one."""
+    _needs_flower()
+    from fedsarsa.deploy import server as servers
+    from fedsarsa.deploy.node import address as parts
+
+    _in_one_sentence(lambda: servers.serve(config, home, *parts(address), insecure, say))
+
+
+@app.command()
+def node(
+    superlink: Annotated[str, typer.Option(help="HOST:PORT of the SuperLink.")],
+    home: Home,
+    agent: Annotated[
+        Path | None, typer.Option(help="The agent's socket; HOME/agent.sock unless given.")
+    ] = None,
+    port: Annotated[int | None, typer.Option(help="Port on loopback for the node's own parts.")] = None,
+    insecure: Insecure = False,
+) -> None:
+    """Join a federation: run the SuperNode of the agent on this machine."""
+    _needs_flower()
+    from fedsarsa.deploy import node as nodes
+
+    _in_one_sentence(lambda: nodes.join(superlink, home, agent, port, insecure, say))
+
+
+@app.command()
+def demo(
+    rounds: Annotated[int, typer.Option(help="Rounds to train.", min=1)] = 10,
+    home: Annotated[
+        Path | None, typer.Option(help="Directory to keep; a temporary one unless given.")
+    ] = None,
+) -> None:
+    """Run a whole federation on this machine: TLS, a SuperLink, three SuperNodes, three agents."""
+    _needs_flower()
+    from fedsarsa.deploy import demo as demos
+
+    _in_one_sentence(lambda: demos.run(rounds, home))
+
+
+@app.command()
+def status(home: Home) -> None:
+    """Show where the federation of a server's directory stands."""
+    _needs_flower()
+    from fedsarsa.deploy import table
+
+    table.status(home)
+
+
+def _needs_flower() -> None:
+    from importlib.util import find_spec
+
+    if find_spec("flwr") is None:
+        raise ValueError("fedsarsa deploy needs Flower: pip install 'fedsarsa[flower]'")
+
+
+def _in_one_sentence(work: Callable[[], None]) -> None:
+    """Do the work; what goes wrong is said in a sentence, and Ctrl-C or SIGTERM is no error."""
+    try:
+        work()
+    except RuntimeError as error:
+        if os.environ.get("FEDSARSA_TRACEBACK"):
+            raise
+        raise ValueError(str(error)) from None
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None

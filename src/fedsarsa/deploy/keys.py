@@ -1,0 +1,199 @@
+"""Certificates and node keys: made, renewed and checked, readable by their owner alone.
+
+A server's directory holds ``ca.crt``, which nodes need, and ``ca.key``, ``server.crt``, ``server.key``; a
+node's holds ``node.key``, and ``node.pub``, which the server needs.
+"""
+
+import datetime as dt
+import ipaddress
+import socket
+import ssl
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_pem_private_key,
+)
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from fedsarsa.deploy import files
+
+DAYS = 365
+LOCAL = ("localhost", "127.0.0.1")  # the server's own parts speak to it there
+NEEDED = ("ca.crt", "server.crt", "server.key")
+
+
+def make_server(home: Path, hosts: list[str], days: int = DAYS) -> None:
+    """A certificate authority and the server's certificate for ``hosts``, names or addresses.
+
+    An authority that is there already signs the new certificate, so that nodes need not be told.
+    """
+    if (home / "ca.key").exists():
+        authority = load_pem_private_key(files.check_secret(home / "ca.key").read_bytes(), None)
+        certificate = x509.load_pem_x509_certificate((home / "ca.crt").read_bytes())
+        assert isinstance(authority, ec.EllipticCurvePrivateKey)
+    else:
+        authority = ec.generate_private_key(ec.SECP384R1())
+        certificate = _authority(authority)
+        files.write_private(home / "ca.key", _pem(authority))
+        (home / "ca.crt").write_bytes(certificate.public_bytes(Encoding.PEM))
+    key = ec.generate_private_key(ec.SECP384R1())
+    names = [_name(host) for host in dict.fromkeys([*hosts, *LOCAL])]
+    extra = x509.SubjectAlternativeName(names)
+    use = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
+    signed = (
+        _builder("fedsarsa server", certificate.subject, key, days)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(extra, critical=False)
+        .add_extension(use, critical=False)
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.public_key()), critical=False
+        )
+        .sign(authority, hashes.SHA384())
+    )
+    files.write_private(home / "server.key", _pem(key))
+    (home / "server.crt").write_bytes(signed.public_bytes(Encoding.PEM))
+
+
+def make_node(home: Path) -> Path:
+    """A node's key pair; the path of the public half."""
+    if (home / "node.key").exists():
+        raise ValueError(f"{home / 'node.key'}: is there already; expected a directory without one")
+    key = ec.generate_private_key(ec.SECP384R1())
+    secret = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
+    files.write_private(home / "node.key", secret)
+    public = home / "node.pub"
+    public.write_bytes(key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH) + b"\n")
+    return public
+
+
+def check_server(home: Path) -> None:
+    """Refuse certificates that are missing, expired, or do not belong together."""
+    for name in NEEDED:
+        if not (home / name).is_file():
+            raise FileNotFoundError(
+                f"{home / name}: no such file; make one with fedsarsa deploy keys server, or use --insecure "
+                "on loopback"
+            )
+    authority = _read(home / "ca.crt")
+    server = _read(home / "server.crt")
+    key = load_pem_private_key(files.check_secret(home / "server.key").read_bytes(), None)
+    for path, certificate in ((home / "ca.crt", authority), (home / "server.crt", server)):
+        now = dt.datetime.now(dt.UTC)
+        if not certificate.not_valid_before_utc <= now <= certificate.not_valid_after_utc:
+            raise ValueError(
+                f"{path}: expected a certificate that is valid now, got one valid from "
+                f"{certificate.not_valid_before_utc:%Y-%m-%d} to {certificate.not_valid_after_utc:%Y-%m-%d}; "
+                "fedsarsa deploy keys server makes a new one"
+            )
+    if key.public_key() != server.public_key():
+        raise ValueError(f"{home / 'server.key'}: expected the key of server.crt, got another one's")
+    try:
+        server.verify_directly_issued_by(authority)
+    except (InvalidSignature, ValueError, TypeError):
+        raise ValueError(
+            f"{home / 'server.crt'}: expected a certificate signed by ca.crt, got another's"
+        ) from None
+
+
+def check_reachable(host: str, port: int, authority: Path | None, patience: float = 10.0) -> None:
+    """Refuse a SuperLink that does not answer, or whose certificate this authority has not signed.
+
+    Without an authority, it must answer without TLS.
+    """
+    place = f"{host}:{port}"
+    try:
+        with socket.create_connection((host, port), patience) as plain:
+            if authority is not None:
+                context = ssl.create_default_context(cafile=str(authority))
+                context.wrap_socket(plain, server_hostname=host).close()
+            elif not _speaks_plainly(plain):
+                raise ValueError(f"superlink: {place} wants TLS and a node key, got --insecure")
+    except ssl.SSLCertVerificationError as error:
+        raise ValueError(
+            f"superlink: the certificate of {place} does not match {authority}: {error.verify_message}"
+        ) from None
+    except ssl.SSLError as error:
+        raise ValueError(f"superlink: {place} does not speak TLS: {error.reason}") from None
+    except OSError as error:
+        raise ValueError(f"superlink: {place} cannot be reached: {error.strerror or error}") from None
+
+
+def _speaks_plainly(connection: socket.socket) -> bool:
+    """Whether the other side answers a request without TLS."""
+    try:
+        connection.sendall(b"GET /health HTTP/1.0\r\n\r\n")
+        return connection.recv(5).startswith(b"HTTP/")
+    except ConnectionError:
+        return False
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address stays on this machine."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _authority(key: ec.EllipticCurvePrivateKey) -> x509.Certificate:
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "fedsarsa authority")])
+    uses = dict.fromkeys(
+        (
+            "digital_signature",
+            "content_commitment",
+            "key_encipherment",
+            "data_encipherment",
+            "key_agreement",
+            "encipher_only",
+            "decipher_only",
+        ),
+        False,
+    )
+    return (
+        _builder("fedsarsa authority", name, key, 10 * DAYS)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(x509.KeyUsage(key_cert_sign=True, crl_sign=True, **uses), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .sign(key, hashes.SHA384())
+    )
+
+
+def _builder(
+    name: str, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, days: int
+) -> x509.CertificateBuilder:
+    now = dt.datetime.now(dt.UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]))
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - dt.timedelta(hours=1))  # clocks differ
+        .not_valid_after(now + dt.timedelta(days=days))
+    )
+
+
+def _name(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
+
+
+def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+
+
+def _read(path: Path) -> x509.Certificate:
+    try:
+        return x509.load_pem_x509_certificate(path.read_bytes())
+    except ValueError as error:
+        raise ValueError(f"{path}: expected a certificate in PEM, got: {error}") from None

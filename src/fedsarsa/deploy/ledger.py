@@ -1,0 +1,127 @@
+"""The server's memory on disk: a checkpoint to go on from, the central parameters, a line per round."""
+
+import json
+import os
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from fedsarsa._checks import Floats
+from fedsarsa.deploy import files
+from fedsarsa.deploy.config import Federation
+
+KIND = "server checkpoint"
+CHECKPOINT, CENTRAL, ROUNDS = "checkpoint.npz", "central.f64", "rounds.jsonl"
+
+
+@dataclass
+class Standing:
+    """Where a federation stands after ``round`` rounds.
+
+    Attributes
+    ----------
+    federation : str
+        A name drawn at its beginning, by which agents know whether they have begun.
+    nodes : dict
+        Which agent lives behind which Flower node, as far as they have replied.
+    privacy : dict
+        What the privacy accountant must remember.
+    """
+
+    theta: Floats
+    round: int = 0
+    federation: str = field(default_factory=lambda: secrets.token_hex(8))
+    nodes: dict[int, int] = field(default_factory=dict)
+    privacy: dict[str, Any] = field(default_factory=dict)
+
+
+class Ledger:
+    """The files of a federation in ``home``."""
+
+    def __init__(self, settings: Federation, home: Path) -> None:
+        self.settings, self.home, self.dim = settings, home, settings.dim
+
+    def open(self) -> Standing:
+        """Where the federation stands: at its beginning, or at its checkpoint."""
+        path = self.home / CHECKPOINT
+        if not path.exists():
+            standing = Standing(np.zeros(self.dim))
+            self._forget_after(-1)
+            self.close_round(standing, {"round": 0})
+            return standing
+        about, arrays = files.load(path, KIND)
+        if about["terms"] != self.settings.terms:
+            other = next(name for name, own in self.settings.terms.items() if about["terms"].get(name) != own)
+            raise ValueError(
+                f"{path}: expected a checkpoint of this federation, got one whose {other} is "
+                f"{about['terms'].get(other)}; choose another directory, or remove it"
+            )
+        nodes = {int(node): number for node, number in about["nodes"].items()}
+        standing = Standing(arrays["theta"], about["round"], about["federation"], nodes, about["privacy"])
+        self._forget_after(standing.round)
+        return standing
+
+    def close_round(self, standing: Standing, record: dict[str, Any]) -> None:
+        """Write a finished round: first what can be taken back, last the checkpoint."""
+        central = self.home / CENTRAL
+        try:
+            with central.open("r+b" if central.exists() else "w+b") as file:
+                file.seek(standing.round * self.dim * 8)
+                _write(file, standing.theta.astype("<f8").tobytes())
+            with (self.home / ROUNDS).open("ab") as lines:
+                _write(lines, json.dumps(record).encode() + b"\n")
+        except OSError as error:
+            raise OSError(
+                f"{self.home}: round {standing.round} could not be written ({error.strerror}); "
+                f"the checkpoint before it is intact"
+            ) from None
+        files.save(
+            self.home / CHECKPOINT,
+            KIND,
+            {
+                "round": standing.round,
+                "federation": standing.federation,
+                "nodes": standing.nodes,
+                "privacy": standing.privacy,
+                "terms": self.settings.terms,
+            },
+            {"theta": standing.theta},
+        )
+
+    def _forget_after(self, last: int) -> None:
+        """Take back what was written of rounds that the checkpoint does not know."""
+        central, rounds = self.home / CENTRAL, self.home / ROUNDS
+        if central.exists():
+            with central.open("r+b") as file:
+                file.truncate((last + 1) * self.dim * 8)
+        if rounds.exists():
+            kept = [line for line in read(self.home) if line["round"] <= last]
+            rounds.write_text("".join(json.dumps(line) + "\n" for line in kept))
+
+
+def _write(file: BinaryIO, content: bytes) -> None:
+    """Write, and wait until it is on disk: what the checkpoint knows is then there too."""
+    file.write(content)
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def read(home: Path) -> Iterator[dict[str, Any]]:
+    """The rounds written so far; a line cut off by a crash is not one."""
+    path = home / ROUNDS
+    for line in path.read_text().splitlines() if path.exists() else []:
+        try:
+            yield json.loads(line)
+        except ValueError:
+            return
+
+
+def central(home: Path, dim: int) -> Floats:
+    """The central parameters after 0, 1, ... rounds, (rounds + 1, d)."""
+    path = home / CENTRAL
+    numbers = np.fromfile(path, "<f8") if path.exists() else np.zeros(0)
+    return numbers[: len(numbers) // dim * dim].reshape(-1, dim).astype(np.float64)

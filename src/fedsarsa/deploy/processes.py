@@ -1,0 +1,148 @@
+"""Starting other programs, and leaving none of them behind."""
+
+import contextlib
+import ctypes
+import os
+import re
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from types import TracebackType
+
+FRAME = re.compile("[\u2500-\u257f]")
+PATIENCE = 5.0  # seconds between asking a program to end and ending it
+MARK = "FEDSARSA_DEPLOYMENT"
+LIBC = ctypes.CDLL(None)
+SET_PARENT_DEATH_SIGNAL = 1
+
+
+class Processes:
+    """Programs with a common end: leaving the ``with`` block stops them and whatever they started.
+
+    Flower's parts start others in sessions of their own, which can outlive them. All inherit a mark in
+    their environment, by which they are found.
+    """
+
+    def __init__(self, home: Path) -> None:
+        self.home, self.mark = home, secrets.token_hex(8)
+        self.logs = home / "logs"
+        self.logs.mkdir(mode=0o700, exist_ok=True)
+        self.started: dict[str, subprocess.Popen[bytes]] = {}
+        inherited = dict(os.environ)
+        inherited.pop("FORWARDED_ALLOW_IPS", None)  # or others could say that they are this machine
+        self.environment = inherited | {
+            MARK: f"{os.environ.get(MARK, '')}:{self.mark}",
+            "FLWR_HOME": str(home / "flwr"),
+            "FLWR_TELEMETRY_ENABLED": "0",
+            "FLWR_DISABLE_UPDATE_CHECK": "1",
+            "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2",  # seconds; one of the waits in a round
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
+            "PYTHONUNBUFFERED": "1",
+        }
+
+    def start(self, name: str, arguments: list[str]) -> subprocess.Popen[bytes]:
+        """Start ``python ARGUMENTS``; what it prints is in logs/NAME.log."""
+        descriptor = os.open(self.logs / f"{name}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        with os.fdopen(descriptor, "ab") as log:
+            child = subprocess.Popen(
+                [sys.executable, *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=self.environment,
+                start_new_session=True,
+                preexec_fn=_end_with_parent,
+            )
+        self.started[name] = child
+        return child
+
+    def run(self, arguments: list[str], patience: float = 60.0) -> str:
+        """Run ``python ARGUMENTS`` to its end; what it printed."""
+        done = subprocess.run(
+            [sys.executable, *arguments],
+            capture_output=True,
+            text=True,
+            env=self.environment,
+            timeout=patience,
+            check=False,
+        )
+        if done.returncode:
+            said = FRAME.sub(" ", done.stderr or done.stdout)  # Flower's errors come in boxes
+            raise RuntimeError(" ".join(said.split())[-500:])
+        return done.stdout
+
+    def last_words(self, name: str, lines: int = 3) -> str:
+        """The end of a program's log."""
+        return " ".join(
+            (self.logs / f"{name}.log").read_text(errors="replace").split("\n")[-lines - 1 :]
+        ).strip()
+
+    def __enter__(self) -> "Processes":
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: leave the block
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """End everything that was started, politely at first."""
+        for child in self.started.values():
+            _signal_group(child, signal.SIGTERM)
+        until = time.monotonic() + PATIENCE
+        for child in self.started.values():
+            try:
+                child.wait(max(0.0, until - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                _signal_group(child, signal.SIGKILL)
+                child.wait()
+        for number in (signal.SIGTERM, signal.SIGKILL):  # whatever is left in sessions of its own
+            for process in self._marked():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(process, number)
+            while self._marked() and time.monotonic() < until:
+                time.sleep(0.05)
+
+    def _marked(self) -> list[int]:
+        """Processes with this mark, which nobody else has in their environment; Linux alone can tell."""
+        found = []
+        for path in Path("/proc").glob("[0-9]*/environ"):
+            with contextlib.suppress(OSError):
+                if self.mark.encode() in path.read_bytes():
+                    found.append(int(path.parent.name))
+        return found
+
+
+def _end_with_parent() -> None:
+    """Ask the system (Linux) for SIGTERM when the parent is gone: killing it leaves nothing behind."""
+    if sys.platform == "linux":
+        LIBC.prctl(SET_PARENT_DEATH_SIGNAL, signal.SIGTERM)
+
+
+def _signal_group(child: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(child.pid, number)
+
+
+def free_port() -> int:
+    """A port on loopback that nobody uses now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def check_free(host: str, port: int) -> None:
+    """Refuse an address that somebody listens on already, or that is not this machine's."""
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            raise OSError(f"address: cannot listen on {host}:{port}: {error.strerror}") from None

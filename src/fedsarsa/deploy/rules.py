@@ -1,0 +1,94 @@
+"""How accepted replies become one parameter: Flower's own averages, robust rules and privacy."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from flwr.app import ArrayRecord, ConfigRecord, Message
+from flwr.serverapp import Grid, NeighboringRelation, PrivacyConfig, RdpAccountant, SamplingMethod
+from flwr.serverapp.strategy import (
+    DifferentialPrivacyServerSideFixedClipping as Private,
+)
+from flwr.serverapp.strategy import FedAvg, FedMedian, FedTrimmedAvg, Krum, Strategy
+
+from fedsarsa.deploy.config import Federation
+
+WEIGHT = "weight"
+
+
+class Asked(FedAvg):
+    """Flower's average; the messages that its privacy wrapper wants to count were made elsewhere."""
+
+    messages: Iterable[Message] = ()
+
+    def configure_train(
+        self,
+        server_round: int,  # noqa: ARG002
+        arrays: ArrayRecord,  # noqa: ARG002
+        config: ConfigRecord,  # noqa: ARG002
+        grid: Grid,  # noqa: ARG002
+    ) -> Iterable[Message]:
+        """The messages of this round."""
+        return self.messages
+
+
+def sample_size(settings: Federation) -> int:
+    """How many agents a round asks."""
+    server = settings.server
+    return min(settings.agents, max(server.at_least, int(np.ceil(server.fraction * settings.agents))))
+
+
+def rule(settings: Federation) -> Strategy:
+    """Flower's strategy for the server's rule; only its aggregation is used."""
+    server = settings.server
+    if (server.rule != "mean" or server.privacy is not None) and settings.algorithm.weights is not None:
+        raise ValueError("algorithm.weights: expected none with a robust rule or privacy, got some")
+    if server.privacy is not None:
+        return _private(settings)
+    if server.rule == "median":
+        return FedMedian(weighted_by_key=WEIGHT)
+    if server.rule == "trimmed-mean":
+        return FedTrimmedAvg(weighted_by_key=WEIGHT, beta=server.trim)
+    if server.rule == "krum":
+        needed = 2 * server.malicious + 3
+        if sample_size(settings) < needed:
+            raise ValueError(
+                f"server.rule: krum against {server.malicious} malicious agents needs at least {needed} "
+                f"agents a round, got {sample_size(settings)}"
+            )
+        return Krum(weighted_by_key=WEIGHT, num_malicious_nodes=server.malicious)
+    return FedAvg(weighted_by_key=WEIGHT)
+
+
+def _private(settings: Federation) -> Strategy:
+    privacy = settings.server.privacy
+    assert privacy is not None
+    if settings.server.rule != "mean":
+        raise ValueError(f'server.rule: expected "mean" with privacy, got "{settings.server.rule}"')
+    accountant = RdpAccountant(
+        PrivacyConfig(
+            target_delta=privacy.delta,
+            population_size=settings.agents,
+            neighboring_relation=NeighboringRelation.ADD_OR_REMOVE_ONE,
+            sampling_method=SamplingMethod.NO_AMPLIFICATION,
+            max_epsilon=privacy.max_epsilon,
+        )
+    )
+    average = Asked(weighted_by_key=WEIGHT)
+    return Private(average, privacy.noise, privacy.clip, sample_size(settings), accountant=accountant)
+
+
+def spent(strategy: Strategy) -> dict[str, Any]:
+    """What the accountant says has been spent, and its memory; empty without privacy."""
+    if not isinstance(strategy, Private) or strategy.accountant is None:
+        return {}
+    return {
+        "epsilon": strategy.accountant.get_privacy_spent().epsilon,
+        "accountant": strategy.accountant.state_dict(),
+    }
+
+
+def remember(strategy: Strategy, about: dict[str, Any]) -> None:
+    """Give the accountant back what ``spent`` told of it."""
+    if isinstance(strategy, Private) and strategy.accountant is not None:
+        strategy.accountant.load_state_dict(about["accountant"])

@@ -1,0 +1,53 @@
+"""The Flower server app: runs the strategy in the directory that the run's configuration names."""
+
+import fcntl
+import json
+import os
+from pathlib import Path
+
+from flwr.app import Context
+from flwr.serverapp import Grid, ServerApp
+
+from fedsarsa import _files
+from fedsarsa.deploy import config
+from fedsarsa.deploy.ledger import Ledger
+from fedsarsa.deploy.strategy import FedSarsaStrategy
+
+LOCK, OUTCOME, LOG = "server.lock", "outcome.json", "server.log"
+
+app = ServerApp()
+
+
+@app.main()
+def main(grid: Grid, context: Context) -> None:
+    """Train to the end, from the checkpoint if there is one; how it ended is in outcome.json."""
+    home = Path(str(context.run_config["home"]))
+    outcome = {"attempt": str(context.run_config["attempt"]), "error": ""}
+    with (home / LOCK).open("w") as lock, (home / LOG).open("a") as log:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # a server that was given up may still be on its way out
+        lock.write(str(os.getpid()))
+        lock.flush()
+
+        def say(line: str) -> None:
+            print(line, flush=True)
+            log.write(line + "\n")
+            log.flush()
+
+        try:
+            settings = config.load(Path(str(context.run_config["config"])))
+            FedSarsaStrategy(
+                settings, Ledger(settings, home), say, _keys(str(context.run_config["keys"]))
+            ).train(grid)
+        except Exception as error:
+            outcome["error"] = str(error) or type(error).__name__
+            raise
+        finally:
+            with _files.replacing(home / OUTCOME) as temporary:
+                temporary.write_text(json.dumps(outcome))
+
+
+def _keys(path: str) -> dict[int, int] | None:
+    """Which agent's key each node has; None without node keys."""
+    if not path:
+        return None
+    return {entry["node"]: int(number) for number, entry in json.loads(Path(path).read_text()).items()}

@@ -1,0 +1,309 @@
+"""FedSARSA as a Flower strategy in the Message API: ask, wait, check, average, project, checkpoint.
+
+A round ends when everybody asked has replied or its deadline has passed. It counts with the replies that
+passed the checks, if they are enough; otherwise it is asked again, which costs agents that have answered
+nothing: they repeat their answer. The checkpoint is written before the next round is asked, so a server
+that goes on from it asks what was asked before.
+"""
+
+import json
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping as Private
+from flwr.serverapp.strategy import Strategy
+
+from fedsarsa._checks import Floats
+from fedsarsa.deploy import rules
+from fedsarsa.deploy.checks import Examiner, OddOneOutError, RejectedError, Reply
+from fedsarsa.deploy.config import Federation
+from fedsarsa.deploy.ledger import Ledger
+from fedsarsa.federation.engines.reference import project
+
+POLL = 0.25  # seconds between two looks for replies
+GRACE = 5.0  # seconds that messages live beyond the round's deadline, so that no reply is lost on its way
+BRIDGE_SHARE = 0.7  # of the deadline: how long a bridge waits for its agent, and a hanging one is named
+ATTEMPTS = 10  # how often a round is asked before the server gives up
+NUDGE = 1e-150  # Flower's clipping divides by the norm of an update, which may be zero
+
+
+class FedSarsaStrategy(Strategy):
+    """The server of a deployed federation.
+
+    Parameters
+    ----------
+    ledger : Ledger
+        Its memory; it goes on from there.
+    say : callable
+        Told, in words, what happens.
+    keys : dict, optional
+        Which agent's key each Flower node has: a node can be no other agent. Without keys, agents are who
+        they say they are, one node each.
+    """
+
+    def __init__(
+        self,
+        settings: Federation,
+        ledger: Ledger,
+        say: Callable[[str], None],
+        keys: dict[int, int] | None = None,
+    ) -> None:
+        self.settings, self.ledger, self.say, self.keys = settings, ledger, say, keys
+        self.rule = rules.rule(settings)
+        self.standing = ledger.open()
+        if self.standing.privacy:
+            rules.remember(self.rule, self.standing.privacy)
+        self.left_out: dict[int, str] = {}
+        self.rejected: dict[str, str] = {}
+        self.accepted: list[Reply] = []
+        self.asked: list[int] = []
+        self.missing: set[int] = set()
+        self.away = self.writing = 0.0  # seconds spent asking Flower for nodes, and on the ledger
+        weights = settings.algorithm.weights
+        self.weights = np.ones(settings.agents) if weights is None else np.asarray(weights)
+
+    def summary(self) -> None:
+        """Say what is about to happen."""
+        settings, standing = self.settings, self.standing
+        self.say(
+            f"federation {standing.federation}: round {standing.round} of {settings.rounds} is done, "
+            f"{settings.agents} agents, K = {settings.every}, d = {settings.dim}, {settings.server.rule}"
+        )
+
+    def train(self, grid: Grid) -> Floats:
+        """Run the rounds that are left; the final central parameter."""
+        self.summary()
+        self._gather_agents(grid)
+        while self.standing.round < self.settings.rounds:
+            for _ in range(ATTEMPTS):
+                if self._round(grid):
+                    break
+            else:
+                why = "; ".join(f"{name}: {reason}" for name, reason in self.rejected.items())
+                raise RuntimeError(
+                    f"round {self.standing.round + 1} was asked {ATTEMPTS} times and never had "
+                    f"{self._needed} sound replies; {why or 'nobody replied'}"
+                )
+        return self.standing.theta
+
+    def _round(self, grid: Grid) -> bool:
+        """Ask for one round; whether it counts."""
+        begun = time.perf_counter()
+        number, before = self.standing.round + 1, self.standing.theta
+        arrays = ArrayRecord({"theta": Array(before)})
+        self.away = 0.0
+        messages = list(self.configure_train(number, arrays, ConfigRecord(), grid))
+        sent = sum(len(request(message)) + arrays["theta"].shape[0] * 8 for message in messages)
+        asked_at = time.perf_counter()
+        replies = exchange(grid, messages, self.settings.server.deadline)
+        answered_at = time.perf_counter()
+        result, _ = self.aggregate_train(number, replies)
+        for name, reason in self.rejected.items():
+            self.say(f"round {number}: left {name} out: {reason}")
+        for node in sorted(self.missing):
+            self.say(f"round {number}: no reply from {self._name(node)}")
+        if result is None:
+            present = len(self.accepted)
+            self.say(f"round {number}: {present} sound replies of {len(messages)}, {self._needed} needed")
+            return False
+        standing = self.standing
+        standing.theta, standing.round = result["theta"].numpy(), number
+        standing.privacy = rules.spent(self.rule)
+        done = time.perf_counter()
+        record = {
+            "round": number,
+            "agents": sorted(reply.number for reply in self.accepted),
+            "missing": sorted(self._name(node) for node in self.missing),
+            "rejected": self.rejected,
+            "moved": float(np.linalg.norm(standing.theta - before)),
+            "bytes_sent": sent,
+            "bytes_received": sum(reply.bytes for reply in self.accepted),
+            "seconds": done - begun,
+            "strategy_seconds": (asked_at - begun - self.away) + (done - answered_at) + self.writing,
+            "bridge_seconds": max(reply.seconds for reply in self.accepted),
+        }
+        if "epsilon" in standing.privacy:
+            record["epsilon"] = standing.privacy["epsilon"]
+        self.ledger.close_round(standing, record)
+        self.writing = time.perf_counter() - done  # it is in the next round's record
+        return True
+
+    @property
+    def _needed(self) -> int:
+        """Sound replies without which a round does not count; noise is made for all that were asked."""
+        if self.settings.server.privacy is not None:
+            return rules.sample_size(self.settings)
+        return self.settings.server.at_least
+
+    def _gather_agents(self, grid: Grid) -> None:
+        """Wait for all agents up to one deadline, and for as many as are needed without end."""
+        until, told = time.monotonic() + self.settings.server.deadline, -1
+        while True:
+            present = len(self._present(grid))
+            enough = self.settings.agents if time.monotonic() < until else self._needed
+            if present >= enough:
+                return
+            if present != told:
+                self.say(f"waiting for agents: {present} of {self.settings.agents} are here")
+                told = present
+            time.sleep(POLL)
+
+    def _present(self, grid: Grid) -> list[int]:
+        begun = time.perf_counter()
+        nodes = sorted(node for node in grid.get_node_ids() if node not in self.left_out)
+        self.away += time.perf_counter() - begun
+        return nodes
+
+    # ---- Flower's steps of a round ----
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """The questions of a round: to everybody present, or to some of them."""
+        settings = self.settings
+        while len(present := self._present(grid)) < self._needed:
+            if settings.agents - len(self.left_out) < self._needed:
+                why = "; ".join(f"{self._name(node)}: {reason}" for node, reason in self.left_out.items())
+                raise RuntimeError(f"fewer than {self._needed} agents can take part; {why}")
+            time.sleep(POLL)
+            self.away += POLL
+        size = min(rules.sample_size(settings), len(present))
+        if size < len(present):  # the same choice after a restart
+            rng = np.random.default_rng([settings.training.seed, server_round])
+            present = sorted(rng.choice(np.array(present, np.uint64), size, replace=False).tolist())
+        config["request"] = json.dumps(
+            {
+                "federation": self.standing.federation,
+                "round": server_round,
+                "t": (server_round - 1) * settings.every,
+                "steps": settings.every,
+                "terms": settings.terms,
+                "patience": BRIDGE_SHARE * settings.server.deadline,
+            }
+        )
+        self.asked = present
+        self.examiner = Examiner(
+            settings, self.standing.federation, server_round, np.array(arrays["theta"].numpy())
+        )
+        messages = [
+            Message(
+                RecordDict({"arrays": arrays, "config": config}),
+                node,
+                MessageType.TRAIN,
+                ttl=settings.server.deadline + GRACE,
+                group_id=str(server_round),
+            )
+            for node in present
+        ]
+        if isinstance(self.rule, Private) and isinstance(self.rule.strategy, rules.Asked):
+            self.rule.strategy.messages = messages
+            self.rule.configure_train(server_round, arrays, config, grid)
+        return messages
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """The projected average of the sound replies; None if they are too few."""
+        self.accepted, self.rejected, self.missing = [], {}, set(self.asked)
+        origin = {}
+        for message in sorted(replies, key=lambda message: message.metadata.src_node_id):
+            node = message.metadata.src_node_id
+            if message.has_error() and node not in self.asked:
+                continue  # the SuperLink says that somebody is not there
+            self.missing.discard(node)
+            try:
+                reply = self._accept(node, self.examiner.examine(message))
+            except RejectedError as reason:
+                self.rejected[self._name(node)] = str(reason)
+                if isinstance(reason, OddOneOutError):
+                    self.left_out[node] = str(reason)
+                continue
+            origin[reply.number] = message
+            self.accepted.append(reply)
+        # Sums run over agents in their order, as in every engine.
+        self.accepted.sort(key=lambda reply: reply.number)
+        heard = sum(float(self.weights[reply.number]) for reply in self.accepted)
+        private = isinstance(self.rule, Private)
+        if len(self.accepted) < self._needed or heard == 0:
+            if private:  # Flower forgets the round it was about to count
+                self.rule.aggregate_train(server_round, [])
+            return None, None
+        checked = [self._checked(origin[reply.number], reply, private) for reply in self.accepted]
+        arrays, metrics = self.rule.aggregate_train(server_round, checked)
+        if arrays is None:
+            return None, None
+        theta = project(arrays["theta"].numpy(), self.settings.algorithm.radius)
+        return ArrayRecord({"theta": Array(theta)}), metrics
+
+    def _checked(self, message: Message, reply: Reply, private: bool) -> Message:
+        """The message with what was checked, and nothing else of what the agent sent."""
+        theta = reply.theta
+        if private and np.array_equal(theta, self.examiner.theta):
+            theta = theta + NUDGE
+        message.content = RecordDict(
+            {
+                "arrays": ArrayRecord({"theta": Array(theta)}),
+                "metrics": MetricRecord({rules.WEIGHT: float(self.weights[reply.number])}),
+            }
+        )
+        return message
+
+    def _accept(self, node: int, reply: Reply) -> Reply:
+        """The reply, if this node was asked and nobody else is that agent."""
+        if node not in self.asked:
+            raise RejectedError("it was not asked")
+        nodes = self.standing.nodes
+        if self.keys is not None and self.keys.get(node) != reply.number:
+            raise RejectedError(
+                f"it has the key of agent {self.keys.get(node)}, and says it is agent {reply.number}"
+            )
+        known = nodes.get(node)
+        if known is not None and known != reply.number:
+            raise RejectedError(f"it was agent {known} before, and says it is agent {reply.number}")
+        holder = next((other for other, number in nodes.items() if number == reply.number), node)
+        if holder != node:
+            if holder in self.asked:
+                raise RejectedError(f"agent {reply.number} is another node's")
+            del nodes[holder]  # without node keys, a SuperNode that comes back has another name
+        nodes[node] = reply.number
+        return reply
+
+    def _name(self, node: int) -> str:
+        number = self.standing.nodes.get(node)
+        return f"node {node}" if number is None else f"agent {number}"
+
+    def configure_evaluate(
+        self,
+        server_round: int,  # noqa: ARG002
+        arrays: ArrayRecord,  # noqa: ARG002
+        config: ConfigRecord,  # noqa: ARG002
+        grid: Grid,  # noqa: ARG002
+    ) -> Iterable[Message]:
+        """Nothing is asked: agents evaluate for themselves."""
+        return []
+
+    def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> None:
+        """Nothing was asked."""
+
+
+def request(message: Message) -> str:
+    """The question in a message."""
+    return str(message.content.config_records["config"]["request"])
+
+
+def exchange(grid: Grid, messages: list[Message], deadline: float) -> list[Message]:
+    """Send, and gather replies until all are here or ``deadline`` seconds have passed."""
+    waiting: set[Any] = set(grid.push_messages(messages)) - {None}
+    until = time.monotonic() + deadline
+    replies: list[Message] = []
+    while True:
+        found = list(grid.pull_messages(waiting))
+        replies += found
+        waiting -= {message.metadata.reply_to_message_id for message in found}
+        if not waiting or time.monotonic() >= until:
+            return replies
+        time.sleep(POLL)

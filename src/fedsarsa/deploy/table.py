@@ -1,0 +1,53 @@
+"""A federation's rounds as a table, while they happen and afterwards."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from fedsarsa._checks import Floats
+from fedsarsa.deploy import files, ledger
+
+SHOWN = 20  # rounds, the last ones
+
+
+def rounds(lines: Sequence[dict[str, Any]], agents: int, errors: Floats | None = None) -> Table:
+    """The last rounds; ``errors[k]`` is that of the central parameter after round k, if it is known."""
+    table = Table("round", "agents", "moved" if errors is None else "error", "KB sent", "seconds", "left out")
+    for column in table.columns[:5]:
+        column.justify = "right"
+    private = any("epsilon" in line for line in lines)
+    if private:
+        table.add_column("epsilon", justify="right")
+    for line in [line for line in lines if line["round"]][-SHOWN:]:
+        number = line["round"]
+        value = line["moved"] if errors is None else errors[number]
+        out = [f"{name}: {reason}" for name, reason in line["rejected"].items()]
+        out += [f"{name}: no reply" for name in line["missing"]]
+        table.add_row(
+            str(number),
+            f"{len(line['agents'])} of {agents}",
+            f"{value:.4g}",
+            f"{(line['bytes_sent'] + line['bytes_received']) / 1000:.1f}",
+            f"{line['seconds']:.1f}",
+            "; ".join(out),
+            *([f"{line['epsilon']:.3g}"] if private else []),
+        )
+    return table
+
+
+def status(home: Path) -> None:
+    """Print where the federation in a server's directory stands."""
+    from fedsarsa.deploy.server import is_running
+
+    about, arrays = files.load(home / ledger.CHECKPOINT, ledger.KIND)
+    console = Console(markup=False, highlight=False)
+    running = "a server is at work" if is_running(home) else "no server is at work"
+    norm = float(np.linalg.norm(arrays["theta"]))
+    console.print(
+        f"federation {about['federation']}: round {about['round']} is done, {running}; norm {norm:.6g}"
+    )
+    console.print(rounds(list(ledger.read(home)), int(about["terms"]["agents"])))

@@ -1,0 +1,69 @@
+"""The cells of a sweep as tasks of a Ray cluster.
+
+A cell is a task on one core; what it gives comes back here and is stored here, whole. A worker that is
+killed costs the cell it was at, which Ray gives to another.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import ray
+import xarray as xr
+
+from fedsarsa.experiments.config import Config
+from fedsarsa.experiments.grid import Cell
+from fedsarsa.experiments.sweep import Report, Sweep, silent
+from fedsarsa.federation.engines.ray import connect
+from fedsarsa.federation.history import History
+from fedsarsa.federation.training import Interrupted, held_interrupt
+
+LOOK = 0.5  # seconds between two looks at Ctrl-C
+
+
+def train(sweep: Sweep, address: str, report: Report = silent) -> None:
+    """Train the cells that are not stored yet on the cluster at ``address`` ("local": one started here).
+
+    Raises
+    ------
+    Interrupted
+        Ctrl-C: what was done is stored.
+    """
+    connect(address)
+    missing = [cell for cell in sweep.grid.cells if sweep.history(cell) is None]
+    for cell in missing:
+        if cell.config.training.engine == "ray":
+            raise ValueError(f"cell with {cell}: training.engine must be for one core with --ray, got 'ray'")
+    task: Any = ray.remote(num_cpus=1, max_retries=-1)(_train)
+    folder = sweep.grid.folder.absolute()
+    with held_interrupt() as pressed:
+        order = sorted(missing, key=lambda cell: -cell.work)
+        calls: dict[Any, Cell] = {task.remote(cell.config, folder): cell for cell in order}
+        try:
+            while calls and not pressed.is_set():
+                for call in ray.wait(list(calls), timeout=LOOK)[0]:
+                    cell = calls.pop(call)
+                    _store(sweep, cell, call)
+                    report(steps=cell.work)
+        finally:
+            for call in calls:
+                ray.cancel(call, force=True)
+    if calls:
+        raise Interrupted("interrupted")
+
+
+def _train(config: Config, folder: Path) -> xr.Dataset:
+    """One cell, on the machine where a worker is; worlds in files must be there too."""
+    settings = config.training.model_dump(exclude={"threads"})
+    fleet = config.fleet.build(folder)
+    return config.algorithm.build().train(fleet, **settings, threads=1).data
+
+
+def _store(sweep: Sweep, cell: Cell, call: Any) -> None:
+    try:
+        data: xr.Dataset = ray.get(call)
+    except ray.exceptions.RayTaskError as error:
+        cause = error.cause
+        if isinstance(cause, ValueError | TypeError | OSError):
+            raise ValueError(f"cell with {cell}: {cause}") from None
+        raise
+    History(data).save(sweep.store.path(cell.number))

@@ -1,0 +1,69 @@
+"""A small federation for tests, and what it must compute."""
+
+import time
+
+import numpy as np
+
+from fedsarsa.federation.engines.reference import local_step, project
+from fedsarsa.federation.problem import average, first_state
+
+CONFIG = """
+[fleet]
+agents = 3
+states = 12
+actions = 6
+[algorithm]
+features = { kind = "modulo", d1 = 3, d2 = 2 }
+policy = { kind = "softmax", temperature = 1.0 }
+step_size = [0.1, 0.2, 0.05]
+sync_every = 7
+weights = [0.2, 0.5, 0.3]
+radius = 8.0
+[training]
+steps = 70
+seed = 11
+"""
+
+
+def request(settings, number, **changes):
+    return {
+        "federation": "one",
+        "round": number,
+        "t": (number - 1) * settings.every,
+        "steps": settings.every,
+        "terms": settings.terms,
+        "until": time.monotonic() + 60,
+    } | changes
+
+
+def reference(settings):
+    history = settings.algorithm.train(
+        settings.worlds, settings.training.steps, runs=1, seed=settings.training.seed, engine="reference"
+    )
+    return history.central[0].values
+
+
+def with_participation(settings, rounds, unheard=None):
+    """The central parameters of a federation in which only some agents take part in each round.
+
+    ``rounds`` lists the agents of every round, ``unheard`` those whose world went on in it although their
+    reply did not count; written with the reference engine's own step.
+    """
+    from fedsarsa.federation.engines.reference import ReferenceEngine
+
+    problem = settings.algorithm.problem(settings.worlds, settings.training.steps, 1, settings.training.seed)
+    weights, unheard = problem.weights, unheard or {}
+    state = first_state(problem, np.zeros(settings.dim))
+    ReferenceEngine(problem).start(state)
+    theta = np.zeros(settings.dim)
+    central = [theta]
+    for number, present in enumerate(rounds):
+        for i in [*present, *unheard.get(number + 1, [])]:
+            state.theta[0, i] = theta
+            for t in range(number * settings.every, (number + 1) * settings.every):
+                alpha = problem.schedules[problem.schedule_of[i]].at(np.array([t]))[0]
+                local_step(problem, state, 0, i, t, alpha)
+        share = weights[present] / weights[present].sum()
+        theta = project(average(share, state.theta[0, present]), problem.radius)
+        central.append(theta)
+    return np.array(central)

@@ -1,0 +1,198 @@
+"""The agent process's part, in this process: its numbers, its memory, and what it refuses."""
+
+import resource
+import socket
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from fedsarsa.deploy import config, wire
+from fedsarsa.deploy.agent import Agent, RefusalError
+from fedsarsa.federation.problem import average
+from tests.deploy.federations import CONFIG, reference, request
+
+
+def test_agents_on_their_own_take_the_steps_of_the_reference_engine(settings, homes):
+    from fedsarsa.federation.engines.reference import project
+
+    agents = [Agent(settings, i, home) for i, home in enumerate(homes)]
+    theta = np.zeros(settings.dim)
+    for number, expected in enumerate(reference(settings)[1:], start=1):
+        answers = [agent.take_part(request(settings, number), theta) for agent in agents]
+        theta = project(average(np.array([0.2, 0.5, 0.3]), np.stack(answers)), 8.0)
+        np.testing.assert_allclose(theta, expected, rtol=0, atol=1e-12)
+
+
+def test_a_new_process_goes_on_where_the_old_one_stopped(settings, homes):
+    theta = np.linspace(-1, 1, settings.dim)
+    whole, broken = Agent(settings, 1, homes[0]), Agent(settings, 1, homes[1])
+    for number in range(1, 6):
+        expected = whole.take_part(request(settings, number), theta)
+        broken = Agent(settings, 1, homes[1])
+        np.testing.assert_array_equal(broken.take_part(request(settings, number), theta), expected)
+        theta = expected
+
+
+def test_the_same_round_twice_has_the_same_answer_and_moves_the_world_once(settings, homes):
+    agent, theta = Agent(settings, 0, homes[0]), np.zeros(settings.dim)
+    first = agent.take_part(request(settings, 1), theta)
+    held = agent.learner.pair
+    np.testing.assert_array_equal(agent.take_part(request(settings, 1), theta), first)
+    again = Agent(settings, 0, homes[0])
+    np.testing.assert_array_equal(again.take_part(request(settings, 1), theta), first)
+    assert again.learner.pair == held
+    with pytest.raises(RefusalError, match="round 1 is stale: this agent has finished round 1"):
+        agent.take_part(request(settings, 1), theta + 1)
+    agent.take_part(request(settings, 2), theta)
+    with pytest.raises(RefusalError, match="round 1 is stale: this agent has finished round 2"):
+        agent.take_part(request(settings, 1), theta)
+
+
+def test_another_federation_begins_anew(settings, homes):
+    agent, theta = Agent(settings, 0, homes[0]), np.zeros(settings.dim)
+    first = agent.take_part(request(settings, 1), theta)
+    agent.take_part(request(settings, 2), first)
+    again = agent.take_part(request(settings, 1, federation="two"), theta)
+    np.testing.assert_array_equal(again, first)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"round": "1"}, "round must be of type int, got '1'"),
+        ({"steps": 10**12}, "round 1 must be 7 steps from 0 on, got 1000000000000 from 0 on"),
+        ({"t": 7}, "round 1 must be 7 steps from 0 on, got 7 from 7 on"),
+        ({"federation": ""}, "federation have a name"),
+        ({"until": 0.0}, "the round's deadline has passed"),
+        ({"terms": {}}, "features is ModuloFeatures"),
+    ],
+)
+def test_requests_that_are_refused_leave_no_trace(settings, homes, changes, message):
+    agent = Agent(settings, 0, homes[0])
+    with pytest.raises(RefusalError, match=message):
+        agent.take_part(request(settings, 1, **changes), np.zeros(settings.dim))
+    assert not (homes[0] / "agent.npz").exists()
+    assert agent.round == 0
+
+
+def test_other_settings_at_the_server_are_named(settings, homes):
+    terms = settings.terms | {"policy": "Greedy()"}
+    with pytest.raises(RefusalError, match=r"policy is Softmax\(.*\) here, Greedy\(\) at the server"):
+        Agent(settings, 0, homes[0]).take_part(request(settings, 1, terms=terms), np.zeros(settings.dim))
+
+
+def test_parameters_that_are_no_parameters_are_refused(settings, homes):
+    agent = Agent(settings, 0, homes[0])
+    for theta in (np.zeros(settings.dim + 1), np.full(settings.dim, np.nan)):
+        with pytest.raises(RefusalError, match=f"theta must be {settings.dim} finite numbers"):
+            agent.take_part(request(settings, 1), theta)
+
+
+def test_the_state_of_another_agent_is_refused(settings, homes):
+    Agent(settings, 0, homes[0]).take_part(request(settings, 1), np.zeros(settings.dim))
+    with pytest.raises(ValueError, match="expected the state of agent 1 with these settings, got that of"):
+        Agent(settings, 1, homes[0])
+    (homes[0] / "agent.npz").write_bytes(b"PK nonsense")
+    with pytest.raises(ValueError, match="expected a fedsarsa agent state"):
+        Agent(settings, 0, homes[0])
+
+
+def test_a_full_disk_refuses_the_round_and_keeps_the_state(settings, homes):
+    agent, theta = Agent(settings, 0, homes[0]), np.zeros(settings.dim)
+    first = agent.take_part(request(settings, 1), theta)
+    kept = (homes[0] / "agent.npz").read_bytes()
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))  # writes beyond 100 bytes fail, as on a full disk
+    try:
+        with pytest.raises(RefusalError, match=r"could not be written .* the one before is intact"):
+            agent.take_part(request(settings, 2), first)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert (homes[0] / "agent.npz").read_bytes() == kept
+    assert sorted(path.name for path in homes[0].iterdir()) == ["agent.npz"]
+    undisturbed = Agent(settings, 0, homes[1])
+    undisturbed.take_part(request(settings, 1), theta)
+    np.testing.assert_array_equal(
+        agent.take_part(request(settings, 2), first), undisturbed.take_part(request(settings, 2), first)
+    )
+
+
+def test_messages_survive_the_wire_and_nonsense_does_not():
+    vector = np.array([0.1, -np.inf, 3e300])
+    here, there = socket.socketpair()
+    with here, there:
+        wire.send(here, {"round": 3}, vector)
+        header, received = wire.receive(there)
+        assert header == {"round": 3, "numbers": 3}
+        np.testing.assert_array_equal(received, vector)
+        here.sendall(b"\xff\xff\xff\xff")
+        with pytest.raises(wire.BrokenMessageError, match="expected a header of at most"):
+            wire.receive(there)
+    for nonsense in (
+        b"\0\0\0\2[]",
+        b"\0\0\0\2{}",
+        b'\0\0\0\x0e{"numbers":-1}',
+        b'\0\0\0\x0f{"numbers":"1"}',
+        b"\0",
+    ):
+        here, there = socket.socketpair()
+        with here, there:
+            here.sendall(nonsense)
+            here.close()
+            with pytest.raises(wire.BrokenMessageError):
+                wire.receive(there)
+
+
+@pytest.fixture
+def running(tmp_path, homes):
+    (tmp_path / "federation.toml").write_text(CONFIG)
+    command = [sys.executable, "-c", "from fedsarsa.cli import main; main()", "agent"]
+    command += [str(tmp_path / "federation.toml"), "--number", "2", "--home", str(homes[2])]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert "agent 2 listens on" in child.stdout.readline()
+    yield child
+    child.terminate()
+    assert child.wait(10) == 0
+    child.stdout.close()
+
+
+def test_the_process_answers_only_what_it_should(running, settings, homes, tmp_path):
+    address = homes[2] / "agent.sock"
+    assert address.stat().st_mode & 0o777 == 0o600
+    with socket.socket(socket.AF_UNIX) as caller:  # nonsense, then silence, then a question
+        caller.connect(str(address))
+        caller.sendall(b"GET / HTTP/1.1\r\n\r\n")
+    theta = np.zeros(settings.dim)
+    wanted = request(settings, 1)
+    del wanted["until"]
+    header, answer = wire.ask(address, wanted | {"patience": 20.0}, theta)
+    np.testing.assert_array_equal(answer, Agent(settings, 2, homes[0]).take_part(request(settings, 1), theta))
+    assert header["round"] == 1
+    assert header["agent"] == 2
+    header, answer = wire.ask(address, wanted | {"patience": 20.0, "round": 0}, theta)
+    assert "round must be at least 1" in header["refused"]
+    second = subprocess.run(running.args, capture_output=True, text=True)
+    assert second.returncode == 2
+    assert "another agent is running here" in second.stderr
+    homes[2].chmod(0o755)
+    with pytest.raises(PermissionError, match="expected a directory that only its owner"):
+        wire.ask(address, wanted | {"patience": 1.0}, theta)
+    homes[2].chmod(0o700)
+
+
+def test_an_agent_that_knows_its_own_world_alone(settings, homes, tmp_path):
+    world = settings.worlds[1]
+    np.savez(tmp_path / "world.npz", reward=world.reward[None], P0=world.kernel.P0[None])
+    i, j = CONFIG.index("[fleet]"), CONFIG.index("[algorithm]")
+    section = (
+        '[fleet]\nkind = "file"\npath = "world.npz"\ndiscount = 0.2\nactions = 6\n[server]\nagents = 3\n'
+    )
+    (tmp_path / "own.toml").write_text(CONFIG[:i] + section + CONFIG[j:])
+    own = config.load(tmp_path / "own.toml")
+    assert own.terms == settings.terms
+    theta = np.zeros(settings.dim)
+    alone = Agent(own, 1, homes[0]).take_part(request(settings, 1), theta)
+    among = Agent(settings, 1, homes[1]).take_part(request(settings, 1), theta)
+    np.testing.assert_array_equal(alone, among)

@@ -1,0 +1,130 @@
+"""The ray engine gives the reference engine's numbers, whatever happens to its workers."""
+
+import os
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import fedsarsa as fs
+from tests.worlds_of_tests import dense_features, fleet
+
+pytestmark = pytest.mark.processes
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cluster():
+    import ray
+
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="error")
+    yield ray
+    ray.shutdown()
+
+
+CASES = {
+    "weighted and projected": fs.FedSARSA(
+        fs.ModuloFeatures(2, 2), fs.Greedy(), 0.2, 5, 0.05, weights=[0.4, 0.1, 0.2, 0.2, 0.1]
+    ),
+    "averaged": fs.FedSARSA(fs.OneHot(), fs.EpsilonGreedy(0.2), fs.LinearDecay(3.0, 9.0), 6),
+    "own steps": fs.FedSARSA(dense_features(0, 5, 3, 4), fs.Softmax(1.0), [0.1, 0.2, 0.3, 0.2, 0.1], None),
+    "actions drawn anew": fs.FedSARSA(fs.OneHot(), fs.Softmax(1.0), 0.2, 7, redraw_actions=True),
+    "failing": fs.FedSARSA(fs.OneHot(), fs.Softmax(1.0), 1e9, 4),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_blocks_of_agents_are_the_whole_federation(case):
+    algo = CASES[case]
+    group = fleet(2, agents=5)
+    start = np.random.default_rng(0).normal(size=(5, algo.feature_map(group).dim)) * 0.1
+    one, two = (
+        algo.train(group, 80, runs=2, seed=4, engine=engine, theta0=start, threads=threads)
+        for engine, threads in (("reference", None), ("ray", 2))
+    )
+    for name in one.data:
+        np.testing.assert_allclose(two.data[name], one.data[name], rtol=1e-12, atol=1e-12, err_msg=name)
+    assert (one.failed_at.values >= 0).all() == (case == "failing")
+    assert two.data.attrs["engine"] == "ray"
+
+
+def test_a_killed_worker_costs_a_round_and_changes_nothing(cluster, monkeypatch):
+    from fedsarsa.federation.engines.ray import RayEngine
+
+    algo, group = fs.FedSARSA(sync_every=500), fs.paper.fleet(6)
+    expected = algo.train(group, 20_000, runs=2, engine="cpu")
+    killed = []
+    build = RayEngine.__init__
+
+    def doomed(self, problem, threads):
+        build(self, problem, threads)
+
+        def kill():
+            for block in self.blocks:
+                time.sleep(0.2)
+                process = cluster.get(block.process.remote())
+                os.kill(process, signal.SIGKILL)
+                killed.append(process)
+
+        threading.Thread(target=kill, daemon=True).start()
+
+    monkeypatch.setattr(RayEngine, "__init__", doomed)
+    history = algo.train(group, 20_000, runs=2, engine="ray", threads=2)
+    assert len(set(killed)) == 2
+    np.testing.assert_allclose(history.central, expected.central, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(history.drift, expected.drift, rtol=1e-11, atol=1e-14)
+
+
+SWEEP = """
+[fleet]
+states = 10
+actions = 5
+[training]
+steps = 2000
+runs = 2
+[sweep]
+fleet.agents = [1, 2, 3, 4]
+algorithm.step_size = [0.1, 0.01]
+"""
+
+
+def test_a_sweep_on_ray_stores_what_a_sweep_here_stores(cluster, tmp_path, monkeypatch):
+    from fedsarsa.experiments import cluster as on_ray
+    from fedsarsa.experiments import grid, sweep
+
+    path = tmp_path / "sweep.toml"
+    path.write_text(SWEEP)
+    marker = tmp_path / "killed"
+    train = on_ray._train
+
+    def deadly(config, folder):  # the first worker that begins a cell is killed in the middle of it
+        import os
+        import signal
+
+        if not marker.exists():
+            marker.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return train(config, folder)
+
+    monkeypatch.setattr(on_ray, "_train", deadly)
+    with sweep.opened(grid.load(path), tmp_path / "ray") as work:
+        on_ray.train(work, "local")
+        there = sweep.run(work, lambda cell, history: history.data)
+    assert marker.exists()
+    with sweep.opened(grid.load(path), tmp_path / "here") as work:
+        here = sweep.run(work, lambda cell, history: history.data)
+    assert len(there) == 8
+    for one, two in zip(there, here, strict=True):
+        assert one.equals(two)
+
+    def failing(config, folder):
+        raise ValueError("no such world")
+
+    monkeypatch.setattr(on_ray, "_train", failing)
+    with (
+        sweep.opened(grid.load(path), tmp_path / "wrong") as work,
+        pytest.raises(ValueError, match=r"cell with fleet.agents = 4.*: no such world"),
+    ):
+        on_ray.train(work, "local")
