@@ -173,12 +173,11 @@ def reproduce(
     processes.prepare(*BEHIND_FIGURES)
     from fedsarsa.experiments.reproduction import settings
     from fedsarsa.experiments.reproduction.run import reproduce as make
-    from fedsarsa.federation.training import Interrupted
 
     scale = settings.QUICK if quick else settings.FULL
     try:
         outcome = make(out, scale, seed, figure or [], console.print)
-    except Interrupted:
+    except KeyboardInterrupt:
         console.print("interrupted; the same command goes on from here")
         raise typer.Exit(130) from None
     if outcome.claims:

@@ -1,5 +1,6 @@
 """A folder of results, one file each: of one configuration only, every file whole or not there."""
 
+import itertools
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -45,6 +46,10 @@ class Store:
             return load(path)
         except ValueError as error:
             aside = path.with_suffix(".damaged")
+            for again in itertools.count(2):
+                if not aside.exists():
+                    break
+                aside = path.with_suffix(f".{again}.damaged")
             path.replace(aside)
             self.say(f"{error}; set aside as {aside.name}, and made anew")
             return None

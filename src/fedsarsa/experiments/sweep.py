@@ -77,7 +77,7 @@ def run(
         Ctrl-C: what was done is stored.
     """
     cells = sweep.grid.cells
-    threads = threads or available_cores()
+    threads = threads or cells[0].config.training.threads or available_cores()
     workers = min(threads, len(cells))
 
     def work(cell: Cell) -> T:
