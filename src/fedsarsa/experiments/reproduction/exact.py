@@ -57,7 +57,7 @@ def exact(level: float, agents: int, seed: int) -> Exact:
         federated=bounds.federated,
         apart=drift.exact,
         bound=drift.bound,
-        unmet="" if drift.applies else drift.reason,
+        unmet="" if drift.applies else drift.reason.removeprefix("does not apply: "),
         step=step.value,
         step_limit=step.limit,
     )

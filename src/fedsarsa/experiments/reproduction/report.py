@@ -48,7 +48,8 @@ def page(
     resumed: bool,
 ) -> str:
     """The whole report; pictures are read from ``folder``, which may have held results before."""
-    counts = ", ".join(f"{sum(claim.verdict == verdict for claim in claims)} {verdict}" for verdict in SIGNS)
+    totals = {verdict: sum(claim.verdict == verdict for claim in claims) for verdict in SIGNS}
+    counts = ", ".join(f"{verdict}: {count}" for verdict, count in totals.items() if count)
     training = (settings.sweeps, data.compute)
     judging = (table.claims, *_functions(theory_claims), *_functions(figure_claims))
     origin = "with what an earlier run had left, " if resumed else "from nothing "
@@ -60,7 +61,7 @@ def page(
 <h1>FedSARSA, reproduced</h1>
 <p>Every simulation figure and every claim of <em>Finite-Time Analysis of On-Policy Heterogeneous Federated
 Reinforcement Learning</em> (Zhang, Wang, Mitra and Anderson, ICLR 2024), computed {origin}by fedsarsa
-{escape(__version__)} in {seconds:.0f} seconds. Of {len(claims)} claims: {escape(counts)}.</p>
+{escape(__version__)} in {seconds:.0f} seconds. Claims by verdict: {escape(counts)}.</p>
 <h2 id="claims">Claims</h2>
 {claims_table(claims, drawings)}
 <p>Intervals are 95% confidence intervals over runs; numbers without one are exact. {links(judging, code)}</p>
