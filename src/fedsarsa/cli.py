@@ -150,7 +150,8 @@ def sweep(
                     cluster.train(work, ray, report)
                 errors = sweeps.run(work, summary.final_error(work), threads, report)
         except Interrupted:
-            command = shlex.join(["fedsarsa", "sweep", str(config), "--out", str(out)])
+            where = [] if ray is None else ["--ray", ray]
+            command = shlex.join(["fedsarsa", "sweep", str(config), "--out", str(out), *where])
             console.print(f"interrupted; go on with: {command}")
             raise typer.Exit(130) from None
         console.print(summary.table(work, errors))

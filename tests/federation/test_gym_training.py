@@ -167,6 +167,39 @@ def test_what_is_learned_is_kept_when_every_environment_has_failed():
     assert float(history.final.max()) == pytest.approx(1.0, abs=1e-3)
 
 
+def test_what_is_learned_within_a_round_is_kept():
+    worlds = [fs.GymWorld(Corridor, fails_at=90)] * 2
+    algo = fs.FedSARSA(fs.TileCoding(1, 1), fs.Greedy(), 0.1, sync_every=100)
+    with pytest.warns(RuntimeWarning, match="stopped at step 89"):
+        history = algo.train(fs.GymFleet(worlds, 0.5, processes=0), 400, runs=1)
+    assert float(history.final.max()) == pytest.approx(1.0, abs=1e-3)
+
+
+def test_an_agent_that_stopped_enters_one_more_average():
+    # Within the first round both are worth 1 - 0.9^n; then only the second one goes on.
+    worlds = [fs.GymWorld(Corridor, fails_at=6), fs.GymWorld(Corridor)]
+    with pytest.warns(RuntimeWarning, match="stopped at step 5"):
+        history = algorithm().train(fs.GymFleet(worlds, 0.5, processes=0), 20, runs=1)
+    first = 0.5 * (1 - 0.9**5) + 0.5 * (1 - 0.9**10)
+    np.testing.assert_allclose(history.central[0, 1].max(), first)
+    np.testing.assert_allclose(history.central[0, 2].max(), 1 - (1 - first) * 0.9**10)
+
+
+class Stubborn(Corridor):
+    """It does not close as it should."""
+
+    def close(self):
+        super().close()
+        if self.t:
+            raise OSError("viewer already closed")
+
+
+def test_an_environment_that_does_not_close_loses_nothing():
+    with pytest.warns(RuntimeWarning, match="did not close: OSError"):
+        history = algorithm().train(fs.GymFleet([fs.GymWorld(Stubborn)], 0.5, processes=0), 100, runs=1)
+    assert float(history.final.max()) == pytest.approx(1.0, abs=1e-3)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -1,3 +1,4 @@
+import gymnasium as gym
 import numpy as np
 import pytest
 
@@ -68,3 +69,39 @@ def test_learning_curves_count_every_episode():
     assert float(total) == pytest.approx(float(history.data.returns.sum()))
     with pytest.raises(AttributeError, match="finite worlds have no episodes"):
         fs.FedSARSA().train(fs.paper.fleet(2, states=10, actions=5), 10, runs=1).learning_curve()
+
+
+class Coin(gym.Env):
+    """Guess a fair coin: reward 1 for the right side."""
+
+    observation_space = gym.spaces.Box(0.0, 1.0, (1,))
+    action_space = gym.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.side = int(self.np_random.random() < 0.5)
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        return np.zeros(1, np.float32), float(action == self.side), True, False, {}
+
+
+def test_policy_and_environment_have_streams_of_their_own():
+    fleet = fs.GymFleet([fs.GymWorld(Coin)] * 3, 0.9)
+    algo = fs.FedSARSA(fs.TileCoding(1, 1), fs.FixedPolicy("uniform"))
+    dim = algo.problem(fleet, 1, 1, 0).features.dim
+    played = fs.rollouts(fleet, algo, np.zeros(dim), 400)
+    # Means of 400 fair coins: 0.1 is four standard deviations.
+    assert (abs(played.mean_return - 0.5) < 0.1).all()
+    assert not played.returns[0].equals(played.returns[1])
+
+
+def test_numbers_beyond_an_agents_reach_are_clipped():
+    from fedsarsa.experiments.playing import film
+    from fedsarsa.federation.rollout import Player
+
+    fleet = fs.control.fleet("Pendulum", 2, vary={"torque": [1.0, 2.0]})
+    algo = fs.FedSARSA(fs.TileCoding(2, 2), fs.Softmax(1.0), actions=fs.GridActions(3))
+    problem = algo.problem(fleet, 1, 1, 0)
+    player = Player(problem, algo.policy, np.zeros(problem.features.dim), 0, 0)
+    assert film(problem, player, 0).steps == fleet[0].time_limit

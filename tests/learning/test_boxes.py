@@ -139,3 +139,9 @@ def test_mistakes_are_named(make, message):
     with pytest.raises((ValueError, TypeError)) as caught:
         make()
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.5, 0.5), (-1.7e308, 1.7e308), (1.0, 0.0)])
+def test_observations_need_a_width(low, high):
+    with pytest.raises(ValueError, match=r"observations \[1\] must have low below high and a finite width"):
+        box_map(fs.TileCoding(2, 2), (0.0, low), (1.0, high), 2, False)

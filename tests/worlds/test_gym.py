@@ -141,3 +141,18 @@ def test_the_package_imports_without_gymnasium():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.count("pip install 'fedsarsa[gym]'") == 2
+
+
+def test_actions_of_several_numbers_begin_where_their_space_does():
+    class Odd(gym.Env):
+        observation_space = gym.spaces.Box(0.0, 1.0, (1,))
+        action_space = gym.spaces.MultiDiscrete([2, 3], start=[5, 7])
+
+    actions = fs.GymFleet([fs.GymWorld(Odd)], 0.9).actions(None)
+    assert len(actions) == 6
+    assert all(Odd.action_space.contains(action) for action in actions)
+
+
+def test_an_environment_that_does_not_exist_is_named():
+    with pytest.raises(ValueError, match="environment 'CartPool-v1' cannot be made"):
+        fs.GymFleet([fs.GymWorld("CartPool-v1")], 0.9)

@@ -62,6 +62,9 @@ def ceiling(
     return max(float(np.abs(theta).max()), reward_cap / (1 - discount))
 
 
+HEADER = 256  # bytes of a .npy file before its numbers
+
+
 class Examiner:
     """Checks the replies to one question: the round ``number`` of a federation, asked with ``theta``."""
 
@@ -81,7 +84,7 @@ class Examiner:
         try:
             header = json.loads(str(message.content.config_records["config"]["reply"]))
             array = message.content.array_records["arrays"]["theta"]
-        except (KeyError, ValueError):
+        except Exception:  # whatever a stranger may think of, such as nesting without end
             raise RejectedError("the reply is not one of a fedsarsa bridge") from None
         if not isinstance(header, dict):
             raise RejectedError("the reply is not one of a fedsarsa bridge")
@@ -116,9 +119,11 @@ class Examiner:
 
     def _theta(self, array: Any, number: int) -> Floats:
         dim = self.settings.dim
+        if len(array.data) > 8 * dim + HEADER:
+            raise RejectedError(f"expected {dim} numbers of float64, got {len(array.data)} bytes")
         try:
             theta = array.numpy()
-        except (TypeError, ValueError, EOFError, OSError):
+        except Exception:  # a header may claim anything
             raise RejectedError("its parameters cannot be read") from None
         if theta.dtype != np.float64 or theta.shape != (dim,):
             raise RejectedError(

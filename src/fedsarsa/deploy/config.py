@@ -1,15 +1,18 @@
 """Deployments described in TOML: a training's file with a ``[server]`` section and worlds elsewhere."""
 
+import hashlib
 import tomllib
 from pathlib import Path
 from typing import Annotated, Literal
 
+import numpy as np
 from pydantic import Field, ValidationError
 
 from fedsarsa.experiments import config as configs
 from fedsarsa.experiments.config import FileFleet, PaperFleet, unless_given
 from fedsarsa.experiments.section import Section
 from fedsarsa.federation.fedsarsa import FedSARSA
+from fedsarsa.federation.options import check_finite
 from fedsarsa.worlds.finite import FiniteMDP
 from fedsarsa.worlds.fleet import Fleet
 
@@ -76,6 +79,11 @@ class Federation:
         section = deployment.fleet
         self.server, self.training = deployment.server, deployment.training
         self.algorithm: FedSARSA = deployment.algorithm.build()
+        check_finite(self.algorithm)
+        if self.algorithm.initial_value:
+            raise ValueError(
+                f"algorithm.initial_value: expected 0 in a deployment, got {self.algorithm.initial_value}"
+            )
         self.worlds: Fleet | None = None
         if isinstance(section, RemoteFleet):
             known: RemoteFleet | Fleet = section
@@ -124,8 +132,8 @@ class Federation:
         """What agents and server compare at the first round, field by field."""
         algo = self.algorithm
         return {
-            "features": repr(algo.features),
-            "policy": repr(algo.policy),
+            "features": _told(algo.features),
+            "policy": _told(algo.policy),
             "step_size": repr(algo.step_size),
             "sync_every": repr(algo.sync_every),
             "redraw_actions": repr(algo.redraw_actions),
@@ -136,6 +144,15 @@ class Federation:
             "agents": repr(self.agents),
             "seed": repr(self.training.seed),
         }
+
+
+def _told(part: object) -> str:
+    """What features or a policy are, their arrays by a digest: ``repr`` shows shapes alone."""
+    arrays = [value for value in vars(part).values() if isinstance(value, np.ndarray)]
+    if not arrays:
+        return repr(part)
+    digest = hashlib.sha256(b"".join(np.ascontiguousarray(array).tobytes() for array in arrays))
+    return f"{part!r} {digest.hexdigest()[:16]}"
 
 
 def load(path: Path) -> Federation:

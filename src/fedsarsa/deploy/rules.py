@@ -1,5 +1,6 @@
 """How accepted replies become one parameter: Flower's own averages, robust rules and privacy."""
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -58,6 +59,13 @@ def rule(settings: Federation) -> Strategy:
             )
         return Krum(weighted_by_key=WEIGHT, num_malicious_nodes=server.malicious)
     return FedAvg(weighted_by_key=WEIGHT)
+
+
+def fewest(settings: Federation) -> int:
+    """Sound replies below which the rule would not keep out those it is meant to keep out."""
+    server = settings.server
+    needed = {"median": 3, "krum": 2 * server.malicious + 3, "trimmed-mean": math.ceil(1 / server.trim)}
+    return needed.get(server.rule, 1)
 
 
 def _private(settings: Federation) -> Strategy:

@@ -140,7 +140,7 @@ def _watch(home: Path, attempt: str, link: subprocess.Popen[bytes], say: Say) ->
         if not running and outcome.exists():
             ended = json.loads(outcome.read_text())
             if ended["attempt"] == attempt:
-                return str(ended["error"])
+                return None if ended["error"] is None else str(ended["error"])
         if not running and (seen or time.monotonic() - begun > START):
             return None
         time.sleep(LOOK)

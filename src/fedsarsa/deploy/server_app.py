@@ -22,7 +22,8 @@ app = ServerApp()
 def main(grid: Grid, context: Context) -> None:
     """Train to the end, from the checkpoint if there is one; how it ended is in outcome.json."""
     home = Path(str(context.run_config["home"]))
-    outcome = {"attempt": str(context.run_config["attempt"]), "error": ""}
+    # Null until training returned, then empty or a sentence: Flower may stop this process at any time.
+    outcome: dict[str, str | None] = {"attempt": str(context.run_config["attempt"]), "error": None}
     with (home / LOCK).open("w") as lock, (home / LOG).open("a") as log:
         fcntl.flock(lock, fcntl.LOCK_EX)  # a server that was given up may still be on its way out
         lock.write(str(os.getpid()))
@@ -38,6 +39,7 @@ def main(grid: Grid, context: Context) -> None:
             FedSarsaStrategy(
                 settings, Ledger(settings, home), say, _keys(str(context.run_config["keys"]))
             ).train(grid)
+            outcome["error"] = ""
         except Exception as error:
             outcome["error"] = str(error) or type(error).__name__
             raise

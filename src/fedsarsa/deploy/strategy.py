@@ -137,7 +137,7 @@ class FedSarsaStrategy(Strategy):
         """Sound replies without which a round does not count; noise is made for all that were asked."""
         if self.settings.server.privacy is not None:
             return rules.sample_size(self.settings)
-        return self.settings.server.at_least
+        return max(self.settings.server.at_least, rules.fewest(self.settings))
 
     def _gather_agents(self, grid: Grid) -> None:
         """Wait for all agents up to one deadline, and for as many as are needed without end."""

@@ -19,6 +19,9 @@ from fedsarsa.federation.training import Interrupted, held_interrupt
 
 LOOK = 0.5  # seconds between two looks at Ctrl-C
 
+# How often a cell whose worker died is begun again before the sweep says so.
+RETRIES = 3
+
 
 def train(sweep: Sweep, address: str, report: Report = silent) -> None:
     """Train the cells that are not stored yet on the cluster at ``address`` ("local": one started here).
@@ -33,7 +36,7 @@ def train(sweep: Sweep, address: str, report: Report = silent) -> None:
     for cell in missing:
         if cell.config.training.engine == "ray":
             raise ValueError(f"cell with {cell}: training.engine must be for one core with --ray, got 'ray'")
-    task: Any = ray.remote(num_cpus=1, max_retries=-1)(_train)
+    task: Any = ray.remote(num_cpus=1, max_retries=RETRIES)(_train)
     folder = sweep.grid.folder.absolute()
     with held_interrupt() as pressed:
         order = sorted(missing, key=lambda cell: -cell.work)

@@ -54,11 +54,11 @@ def play(
     theta = (history.local[run, agent] if local else history.final[run]).values
     if not np.isfinite(theta).all():
         raise ValueError(f"{path}: the parameters of run {run} are not finite")
-    player = Player(problem, problem.policy if softmax else Greedy(), theta, seed)
-    return film(problem, player, agent, seed)
+    player = Player(problem, problem.policy if softmax else Greedy(), theta, seed, agent)
+    return film(problem, player, agent)
 
 
-def film(problem: EpisodicProblem, player: Player, agent: int, seed: int) -> Film:
+def film(problem: EpisodicProblem, player: Player, agent: int) -> Film:
     """One episode of ``player`` in an agent's world."""
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pictures only: no window, and no screen needed
     fleet, world = problem.fleet, problem.fleet[agent]
@@ -73,7 +73,7 @@ def film(problem: EpisodicProblem, player: Player, agent: int, seed: int) -> Fil
         actions = None if problem.features.joint else fleet.actions(problem.per_number)
     pictures, total, steps = [], 0.0, 0
     try:
-        seen, _ = env.reset(seed=seed)
+        seen, _ = env.reset(seed=player.world_seed)
         over = False
         while not over and steps < LONGEST:
             pictures.append(env.render())

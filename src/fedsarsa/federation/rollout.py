@@ -134,9 +134,14 @@ def _roll(control: Control, model: Model, herd: Herd, seed: int, desk: Desk) -> 
 class Player:
     """Acts by a parameter in one environment: what rollouts in Gymnasium and pictures need."""
 
-    def __init__(self, problem: EpisodicProblem, policy: Policy, theta: Floats, seed: int) -> None:
+    def __init__(
+        self, problem: EpisodicProblem, policy: Policy, theta: Floats, seed: int, agent: int
+    ) -> None:
         self.problem, self.policy, self.theta = problem, policy, theta
-        self.rng = np.random.default_rng(seed)
+        choices, world = np.random.SeedSequence([seed, agent]).spawn(2)
+        self.rng = np.random.default_rng(choices)
+        # For the environment's first reset: another stream than the policy's, and than other agents'.
+        self.world_seed = int(world.generate_state(1)[0])
 
     def choose(self, observation: Any) -> tuple[int, float]:
         """A candidate at an observation, and the action it is as a number."""
@@ -159,7 +164,9 @@ class Player:
     def act(self, observation: Any, actions: list[Any] | None, space: Any) -> Any:
         """What to give to the environment: one of ``actions``, or a number."""
         chosen, number = self.choose(observation)
-        return np.full(space.shape, number, space.dtype) if actions is None else actions[chosen]
+        if actions is not None:
+            return actions[chosen]
+        return np.clip(np.full(space.shape, number, space.dtype), space.low, space.high)
 
 
 def _play_gym(problem: EpisodicProblem, policy: Policy, theta: Floats) -> tuple[Floats, Any]:
@@ -168,12 +175,12 @@ def _play_gym(problem: EpisodicProblem, policy: Policy, theta: Floats) -> tuple[
     assert isinstance(fleet, GymFleet)
     returns, lengths = np.zeros((2, problem.agents, problem.runs))
     for agent, world in enumerate(fleet):
-        player = Player(problem, policy, theta[agent], problem.seed + agent)
+        player = Player(problem, policy, theta[agent], problem.seed, agent)
         env = world.make()
         actions = None if problem.features.joint else fleet.actions(problem.per_number)
         try:
             for episode in range(problem.runs):
-                seen, _ = env.reset(seed=problem.seed if episode == 0 else None)
+                seen, _ = env.reset(seed=player.world_seed if episode == 0 else None)
                 over = False
                 while not over and lengths[agent, episode] < LONGEST:
                     action = player.act(seen, actions, env.action_space)

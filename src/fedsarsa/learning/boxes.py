@@ -10,6 +10,7 @@ outside, and makes features of pairs from it in one of two ways:
 A basis function that is zero costs nothing: a map gives the active ones, as indices and values.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
@@ -143,6 +144,14 @@ def box_map(
         raise ValueError(
             f"observations {unbounded} have no bounds in this world; "
             f"give {type(features).__name__}(bounds=(low, high))"
+        )
+    width = [
+        i for i, (a, b) in enumerate(zip(low, high, strict=True)) if not (a < b and math.isfinite(b - a))
+    ]
+    if width:
+        raise ValueError(
+            f"observations {width} must have low below high and a finite width, got "
+            f"{[(low[i], high[i]) for i in width]}; give {type(features).__name__}(bounds=(low, high))"
         )
     basis = features.on_box(len(low))
     stack = 1 if joint else actions

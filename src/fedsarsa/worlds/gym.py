@@ -47,7 +47,10 @@ class GymWorld:
 
         options = self.options if render_mode is None else self.options | {"render_mode": render_mode}
         if isinstance(self.make_env, str):
-            return gymnasium.make(self.make_env, **options)
+            try:
+                return gymnasium.make(self.make_env, **options)
+            except (gymnasium.error.Error, ImportError) as error:
+                raise ValueError(f"environment {self.make_env!r} cannot be made: {error}") from error
         made = self.make_env(**options)
         if not isinstance(made, gymnasium.Env):
             raise TypeError(f"make_env must make a gymnasium.Env, got {made!r}")
@@ -213,7 +216,8 @@ class GymFleet(Sequence[GymWorld]):
         if type(space).__name__ == "Discrete":
             return [int(space.start) + a for a in range(int(space.n))]
         if type(space).__name__ == "MultiDiscrete":
-            axes = [range(int(n)) for n in np.ravel(space.nvec)]
+            starts = np.ravel(space.start).tolist()
+            axes = [range(a, a + int(n)) for a, n in zip(starts, np.ravel(space.nvec), strict=True)]
         else:
             ends = zip(np.ravel(space.low), np.ravel(space.high), strict=True)
             axes = [np.linspace(low, high, per_number or 0) for low, high in ends]  # type: ignore[misc]

@@ -134,7 +134,7 @@ class GymEngine:
                     drifts.append(self._synchronise(state, t))
                     rounds.append(state.central.copy())
                 elif problem.average_offset is not None or t + 1 == problem.steps:
-                    self._average(state)
+                    self._average(state, self._weights(state, t))
         state.t += steps
         shape = (len(rounds), problem.runs)
         return Synchronisations(
@@ -218,20 +218,30 @@ class GymEngine:
         failed = (self.ends == OVERFLOWN).reshape(self.problem.runs, -1).any(axis=1)
         self._fail(state, failed, t)
 
-    def _average(self, state: State) -> None:
-        """The weighted average of the agents that have not stopped."""
-        for run in range(self.problem.runs):
-            weights = np.where(_held(state).stopped_at[run] == RUNNING, self.problem.weights, 0.0)
-            if weights.sum() > 0:
-                if not weights.all():
-                    weights = weights / weights.sum()
-                state.central[run] = average(weights, state.theta[run])
+    def _weights(self, state: State, t: int) -> Floats:
+        """The server's weights (R, N) after step ``t``; zero for a run in which nobody learned.
+
+        An agent that stopped brings what it had learned into the average of that round, and then no more.
+        """
+        begun = t - t % self.problem.sync_every if self.problem.sync_every is not None else 0
+        stopped = _held(state).stopped_at
+        learned = (stopped == RUNNING) | (stopped > begun)
+        weights = np.where(learned, self.problem.weights, 0.0)
+        total = weights.sum(axis=1, keepdims=True)
+        shared = np.divide(weights, total, out=np.zeros_like(weights), where=total > 0)
+        return np.where(learned.all(axis=1, keepdims=True), weights, shared)
+
+    def _average(self, state: State, weights: Floats) -> None:
+        """The weighted average of every run in which somebody learned."""
+        for run in np.flatnonzero(weights.any(axis=1)).tolist():
+            state.central[run] = average(weights[run], state.theta[run])
 
     def _synchronise(self, state: State, t: int) -> Floats:
         """Average, project and broadcast; the drift of every run."""
-        self._average(state)
+        weights = self._weights(state, t)
+        self._average(state, weights)
         spread = np.sum((state.theta - state.central[:, None]) ** 2, axis=2)
-        drift: Floats = np.where(state.failed_at == RUNNING, spread @ self.problem.weights, np.nan)
+        drift: Floats = np.where(state.failed_at == RUNNING, (spread * weights).sum(axis=1), np.nan)
         for run in np.flatnonzero(state.failed_at == RUNNING).tolist():
             state.central[run] = project(state.central[run], self.problem.radius)
             state.theta[run] = state.central[run]

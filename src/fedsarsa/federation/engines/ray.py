@@ -8,6 +8,7 @@ again, and nothing is lost, or counted twice, but the work of that round.
 import itertools
 import logging
 import os
+import secrets
 from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple
 
@@ -206,7 +207,11 @@ def connect(address: str | None = None) -> None:
     if ray.is_initialized():
         return
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    dashboard = None if address or os.environ.get("RAY_ADDRESS") else False
+    address = address or os.environ.get("RAY_ADDRESS") or "local"
+    dashboard = False if address == "local" else None
+    if address == "local" and "RAY_AUTH_MODE" not in os.environ:
+        # Ray listens on every interface: nobody without this token may use what is started here.
+        os.environ["RAY_AUTH_MODE"], os.environ["RAY_AUTH_TOKEN"] = "token", secrets.token_hex(32)
     try:
         ray.init(address, include_dashboard=dashboard, log_to_driver=False, logging_level=logging.ERROR)
     except (ConnectionError, RuntimeError, ValueError) as error:

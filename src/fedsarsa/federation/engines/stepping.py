@@ -72,16 +72,13 @@ class Here:
         return answers
 
     def close(self) -> None:
-        """Close all environments, also after one that does not close."""
-        failed = None
+        """Close all environments, also after one that does not close: training does not fail for that."""
         for environment in self.environments:
             try:
                 environment.close()
             except Exception as error:
-                failed = error
+                warnings.warn(f"{environment!r} did not close: {error!r}", RuntimeWarning, stacklevel=2)
         self.environments = []
-        if failed is not None:
-            raise failed
 
 
 class Processes:

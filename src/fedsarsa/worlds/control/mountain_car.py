@@ -85,7 +85,7 @@ class MountainCar(ControlWorld):
 def check_places(world: Any) -> None:
     """Reject places that are not in order along the track."""
     places = (world.min_position, world.start_low, world.start_high, world.max_position)
-    if not places[0] <= places[1] <= places[2] <= places[3]:
+    if not places[0] <= places[1] <= places[2] <= places[3] or not places[0] < places[3]:
         raise ValueError(
             f"{world.label} needs min_position <= start_low <= start_high <= max_position, "
             f"got {', '.join(f'{place:g}' for place in places)}"
