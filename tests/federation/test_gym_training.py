@@ -6,7 +6,7 @@ import pytest
 
 import fedsarsa as fs
 from fedsarsa.federation import engines
-from fedsarsa.federation.engines import stepping
+from fedsarsa.federation.engines import gym_lanes, stepping
 from fedsarsa.federation.problem import first_state
 
 MADE, CLOSED = [], []
@@ -216,7 +216,7 @@ def test_answers_that_are_not_finite_stop_the_agent(options, message):
 
 
 def test_environments_are_closed_after_an_error(monkeypatch):
-    monkeypatch.setattr(engines.gym.gym_lanes, "learn", lambda *a: 1 / 0)
+    monkeypatch.setattr(gym_lanes, "learn", lambda *a: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         algorithm().train(fs.GymFleet([fs.GymWorld(Corridor)] * 3), 10, runs=1)
 
