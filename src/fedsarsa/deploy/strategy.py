@@ -59,6 +59,7 @@ class FedSarsaStrategy(Strategy):
             rules.remember(self.rule, self.standing.privacy)
         self.left_out: dict[int, str] = {}
         self.rejected: dict[str, str] = {}
+        self.turned_away: dict[str, str] = {}  # in attempts at this round that did not count
         self.accepted: list[Reply] = []
         self.asked: list[int] = []
         self.missing: set[int] = set()
@@ -79,9 +80,11 @@ class FedSarsaStrategy(Strategy):
         self.summary()
         self._gather_agents(grid)
         while self.standing.round < self.settings.rounds:
+            self.turned_away = {}
             for _ in range(ATTEMPTS):
                 if self._round(grid):
                     break
+                self.turned_away |= self.rejected
             else:
                 why = "; ".join(f"{name}: {reason}" for name, reason in self.rejected.items())
                 raise RuntimeError(
@@ -118,7 +121,7 @@ class FedSarsaStrategy(Strategy):
             "round": number,
             "agents": sorted(reply.number for reply in self.accepted),
             "missing": sorted(self._name(node) for node in self.missing),
-            "rejected": self.rejected,
+            "rejected": self.turned_away | self.rejected,
             "moved": float(np.linalg.norm(standing.theta - before)),
             "bytes_sent": sent,
             "bytes_received": sum(reply.bytes for reply in self.accepted),
