@@ -67,7 +67,7 @@ def test_actions_have_parameters_of_their_own(features):
 def test_tiles_are_displaced_grids():
     tiles = fs.TileCoding(tilings=4, bins=2).on_box(2)
     assert tiles.size == 4 * 3 * 3
-    assert tiles.strides.tolist() == [3, 1]
+    assert tiles.strides[:, 0].tolist() == [3, 1]
     # Grid k is displaced by k (1, 3) / 4 tiles, modulo a tile.
     np.testing.assert_array_equal(tiles.offsets, [[0, 0], [0.25, 0.75], [0.5, 0.5], [0.75, 0.25]])
     index, value = tiles.active(np.array([0.4, 0.9]))  # 0.8 and 1.8 tiles
@@ -90,12 +90,46 @@ def test_hashing_reports_collisions():
     assert tiles.size == 400
     report = tiles.collisions()
     assert (report["tiles"], report["slots"]) == (100, 50)
-    slots = [tiles.slot(cell) for cell in range(100)]
+    centres = (np.indices((10, 10)).reshape(2, -1).T + 0.5) / 9  # of the first grid's tiles
+    slots = [int(tiles.active(centre)[0][0]) for centre in centres]
     shared = sum(slots.count(slot) > 1 for slot in slots)
     assert report["sharing"] == pytest.approx(shared / 100)
     assert fs.TileCoding(8, 9).on_box(2).collisions()["sharing"] == 0.0
     roomy = fs.TileCoding(8, 9, memory=8 * 20_000).on_box(2).collisions()
     assert roomy["sharing"] < 0.1
+
+
+def test_hashing_many_observations():
+    """40 observations have 9**40 tiles: the numbers of tiles do not fit into 64 bits, every one counts."""
+    tiles = fs.TileCoding(8, 8, memory=8 * 10**6).on_box(40)
+    report = tiles.collisions()
+    assert report == {"tiles": 9**40, "slots": 10**6, "sharing": 1.0}
+    unit = np.random.default_rng(0).random((2000, 40))
+    places = np.array([tiles.active(one)[0] for one in unit])
+    assert ((places // 10**6) == np.arange(8)).all()
+    # 2000 tiles in a million slots: 2 collisions are expected in a grid, 16 in all; 40 come once in 10**6.
+    assert sum(2000 - len(np.unique(column)) for column in places.T) < 40
+    # Evenly: with 50 observations expected in each of 40 parts, chi-square's 99.9999 % point is 99.
+    counts = np.bincount(places[:, 0] // 25_000, minlength=40)
+    assert ((counts - 50.0) ** 2 / 50).sum() < 99
+    for i in range(40):  # one observation changed: another tile
+        moved = unit[0].copy()
+        moved[i] = (moved[i] + 0.5) % 1.0
+        assert not (tiles.active(moved)[0] == places[0]).any()
+
+
+def test_places_that_collide_in_one_grid_do_not_in_the_others():
+    tiles = fs.TileCoding(8, 9, memory=8 * 2000).on_box(3)
+    places = np.array([tiles.active(one)[0] for one in np.random.default_rng(1).random((1000, 3))])
+    same = (places[:, None] == places[None]).sum(axis=2)[np.triu_indices(1000, 1)]
+    plain = fs.TileCoding(8, 9).on_box(3)
+    near = np.array([plain.active(one)[0] for one in np.random.default_rng(1).random((1000, 3))])
+    apart = (near[:, None] == near[None]).sum(axis=2)[np.triu_indices(1000, 1)] == 0
+    # Nearly half a million pairs share no tile. A pair collides in a grid with probability 1 / 2000: five are
+    # expected to collide in two grids, none in more. With one hash for all grids, 57 do.
+    assert apart.sum() > 400_000
+    assert 0 < (same[apart] > 0).mean() < 2 * 8 / 2000
+    assert (same[apart] > 2).sum() <= 1
 
 
 def test_fourier_and_bells_are_their_formulas():

@@ -37,7 +37,7 @@ class Coefficients(NamedTuple):
     bins: Floats
     offsets: Floats
     strides: Integers
-    tiles: int
+    each: int
     slots: int
     points: Floats
     precision: Floats
@@ -188,7 +188,7 @@ def spread_out(name: str, given: int | tuple[int, ...], inputs: int) -> list[int
 
 
 NOTHING = np.empty((0, 0))
-NONE = np.empty(0, np.int64)
+NONE = np.empty((0, 0), np.int64)
 
 
 def coefficients(
@@ -199,7 +199,7 @@ def coefficients(
     bins: Floats | None = None,
     offsets: Floats = NOTHING,
     strides: Integers = NONE,
-    tiles: int = 0,
+    each: int = 0,
     slots: int = 0,
     points: Floats = NOTHING,
     precision: Floats | None = None,
@@ -214,7 +214,7 @@ def coefficients(
         empty if bins is None else bins,
         offsets,
         strides,
-        tiles,
+        each,
         slots,
         points,
         empty if precision is None else precision,

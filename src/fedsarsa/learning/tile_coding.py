@@ -22,11 +22,7 @@ from fedsarsa.learning.boxes import (
 
 KIND = 0
 MOST_TILES = 20_000_000  # tiles that the collision report counts one by one
-_FACTOR, _SHIFT = (
-    0x9E3779B97F4A7C15,
-    32,
-)  # Fibonacci hashing: high bits of a product with 2**64 / golden ratio
-_ODD, _HALF = U64(_FACTOR), U64(_SHIFT)
+_HALF = U64(32)
 
 
 @dataclass(frozen=True)
@@ -47,7 +43,7 @@ class TileCoding(ContinuousFeatures):
         Bounds of the observations; the world's unless given. Observations outside are clipped, and counted.
     memory : int, optional
         Hash the tiles of each grid into memory / tilings slots, for many observations;
-        ``collisions`` says what that costs.
+        ``on_box(inputs).collisions()`` says what that costs.
     """
 
     tilings: int = 8
@@ -93,15 +89,30 @@ class Tiles:
         return math.prod(int(count) + 1 for count in self.bins)
 
     @property
+    def each(self) -> int:
+        """Parameters of one grid."""
+        return self.slots or self.tiles
+
+    @property
     def size(self) -> int:
         """Number of basis functions."""
-        return self.tilings * (self.slots or self.tiles)
+        return self.tilings * self.each
 
     @property
     def strides(self) -> Integers:
-        """What one tile along an input adds to a tile's number."""
+        """What one tile along an input adds to the number of a grid's tile, (inputs, tilings).
+
+        Hashed tiles are numbered by multilinear hashing: odd factors with random bits, sums modulo 2**64, of
+        which the upper half is well mixed however many inputs there are. Every grid has factors of its own,
+        so that places which share a parameter in one grid do not in the others.
+        """
+        inputs = len(self.bins)
+        if self.slots:
+            drawn = np.random.Philox(0).random_raw(inputs * self.tilings) | U64(1)
+            return drawn.view(np.int64).reshape(inputs, self.tilings)
         counts = self.bins.astype(np.int64) + 1
-        return np.concatenate([np.cumprod(counts[::-1])[-2::-1], [1]]).astype(np.int64)
+        steps = np.concatenate([np.cumprod(counts[::-1])[-2::-1], [1]]).astype(np.int64)
+        return np.repeat(steps[:, None], self.tilings, axis=1)
 
     @property
     def weight(self) -> float:
@@ -110,15 +121,15 @@ class Tiles:
 
     def active(self, unit: Floats) -> tuple[Integers, Floats]:
         """Indices of the active tiles, one per grid, and their values."""
-        cells = np.floor(unit * self.bins + self.offsets).astype(np.int64) @ self.strides
-        index = [k * (self.slots or self.tiles) + self.slot(int(cell)) for k, cell in enumerate(cells)]
-        return np.array(index), np.full(self.tilings, self.weight)
+        tile = np.floor(unit * self.bins + self.offsets).astype(np.int64)
+        slot = self.slot((tile * self.strides.T).sum(axis=1))
+        return np.arange(self.tilings) * self.each + slot, np.full(self.tilings, self.weight)
 
-    def slot(self, cell: int) -> int:
-        """Where a tile's parameter is within its grid's."""
+    def slot(self, number: Integers) -> Integers:
+        """Where the parameters of tiles are within their grid's."""
         if not self.slots:
-            return cell
-        return ((cell * _FACTOR % 2**64 >> _SHIFT) * self.slots) >> _SHIFT
+            return number
+        return ((number.view(np.uint64) >> _HALF) * U64(self.slots) >> _HALF).astype(np.int64)
 
     def constant(self, value: float) -> Floats:
         """Parameters with which all tiles give ``value``."""
@@ -134,41 +145,51 @@ class Tiles:
             bins=self.bins,
             offsets=np.ascontiguousarray(self.offsets.T),
             strides=self.strides,
-            tiles=self.tiles,
+            each=self.each,
             slots=self.slots,
         )
 
     def collisions(self) -> dict[str, float]:
-        """How hashing shares parameters: tiles and slots of a grid, and the share of tiles that collide."""
-        if not self.slots:
-            return {"tiles": self.tiles, "slots": self.tiles, "sharing": 0.0}
-        if self.tiles > MOST_TILES:
-            raise ValueError(f"at most {MOST_TILES} tiles can be counted, got {self.tiles}")
-        cells = np.arange(self.tiles, dtype=np.uint64)
-        with np.errstate(over="ignore"):
-            slots = ((cells * U64(_FACTOR) >> _HALF) * U64(self.slots)) >> _HALF
-        taken = np.bincount(slots.astype(np.int64), minlength=self.slots)
-        return {
-            "tiles": self.tiles,
-            "slots": self.slots,
-            "sharing": float(taken[taken > 1].sum() / self.tiles),
-        }
+        """How hashing shares parameters: tiles and slots of a grid, and the share of tiles that collide.
+
+        The first grid's tiles are counted; of more than ``MOST_TILES``, what an ideal hash would do is given.
+        """
+        sharing = 0.0
+        if self.slots and self.tiles <= MOST_TILES:
+            counts, block = (self.bins + 1).astype(int).tolist(), 1 << 18
+            taken = np.zeros(self.slots, np.int64)
+            for first in range(0, self.tiles, block):
+                tile = np.unravel_index(np.arange(first, min(first + block, self.tiles)), counts)
+                taken += np.bincount(
+                    self.slot(np.stack(tile, axis=1) @ self.strides[:, 0]), minlength=self.slots
+                )
+            sharing = float(taken[taken > 1].sum() / self.tiles)
+        elif self.slots:
+            sharing = 1 - (1 - 1 / self.slots) ** (self.tiles - 1)
+        return {"tiles": self.tiles, "slots": self.each, "sharing": sharing}
 
 
 @piece
 def encode(c: Coefficients, unit: Floats, index: Integers, value: Floats) -> None:
     """The active tiles at ``unit``."""
-    each = c.tiles if c.slots == 0 else c.slots
+    if c.slots > 0:
+        for k in range(c.active):
+            index[k] = 0
+        for i in range(len(c.bins)):
+            place = unit[i] * c.bins[i]
+            for k in range(c.active):
+                index[k] += np.int64(np.floor(place + c.offsets[i, k])) * c.strides[i, k]  # modulo 2**64
+        for k in range(c.active):
+            index[k] = k * c.each + np.int64(((U64(index[k]) >> _HALF) * U64(c.slots)) >> _HALF)
+            value[k] = c.weight
+        return
     for k in range(c.active):
         value[k] = 0.0
     # Tile numbers as floats, which hold them exactly: over all grids at once, with vector instructions.
     for i in range(len(c.bins)):
-        place, stride = unit[i] * c.bins[i], np.float64(c.strides[i])
+        place, stride = unit[i] * c.bins[i], np.float64(c.strides[i, 0])
         for k in range(c.active):
             value[k] += np.floor(place + c.offsets[i, k]) * stride
     for k in range(c.active):
-        cell = np.int64(value[k])
-        if c.slots > 0:
-            cell = np.int64((((U64(cell) * _ODD) >> _HALF) * U64(c.slots)) >> _HALF)
-        index[k] = k * each + cell
+        index[k] = k * c.each + np.int64(value[k])
         value[k] = c.weight
