@@ -153,7 +153,7 @@ def test_result_depends_neither_on_threads_nor_on_the_runs_beside_it(monkeypatch
         assert again.data.equals(one.data)
     few = algo.train(group, 400, runs=2, threads=3)
     np.testing.assert_array_equal(few.central, one.central[:2])
-    monkeypatch.setattr("fedsarsa.federation.engines.control.LONG_ROUND", 1)
+    monkeypatch.setattr("fedsarsa.federation.engines.control.ControlEngine.long_round", 1)
     split = algo.train(group, 400, runs=2, threads=3)
     assert split.data.equals(few.data)
 

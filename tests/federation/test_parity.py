@@ -178,7 +178,7 @@ def test_splitting_a_federation_by_agents_changes_nothing(monkeypatch):
     problem = algo.problem(group, 60, 1, 3)
     results = []
     for long_round in (10**9, 1):
-        monkeypatch.setattr("fedsarsa.federation.engines.cpu.LONG_ROUND", long_round)
+        monkeypatch.setattr("fedsarsa.federation.engines.cpu.CpuEngine.long_round", long_round)
         engine, state = CpuEngine(problem, threads=3), first_state(problem, np.zeros(25))
         engine.start(state)
         seen = engine.advance(state, 60)

@@ -16,7 +16,7 @@ import xarray as xr
 from fedsarsa.experiments import store
 from fedsarsa.experiments.grid import Cell, Grid, label
 from fedsarsa.experiments.store import Store
-from fedsarsa.federation.engines.cpu import available_cores
+from fedsarsa.federation.engines.compiled import available_cores
 from fedsarsa.federation.history import History
 from fedsarsa.federation.training import Interrupted, held_interrupt
 

@@ -51,6 +51,11 @@ class Problem:
         """N."""
         return len(self.fleet)
 
+    @property
+    def step_factor(self) -> float:
+        """What step sizes are multiplied by."""
+        return 1.0
+
     def first_episodes(self) -> "Episodes | None":
         """Room for what agents hold in episodic worlds, before the first step; None elsewhere."""
         return None

@@ -11,8 +11,8 @@ from scipy import stats
 from fedsarsa import _checks
 from fedsarsa._checks import Floats
 from fedsarsa._numba import U64, kernel
+from fedsarsa.federation.engines.compiled import announced
 from fedsarsa.federation.engines.control_lanes import Control, Herd, first_state
-from fedsarsa.federation.engines.cpu import announced
 from fedsarsa.federation.episodic import EpisodicProblem, flock
 from fedsarsa.federation.fedsarsa import FedSARSA
 from fedsarsa.federation.options import EpisodicFleet, any_fleet

@@ -16,7 +16,7 @@ from fedsarsa.experiments.reproduction.claim import Claim
 from fedsarsa.experiments.reproduction.claims import claims, to_csv
 from fedsarsa.experiments.reproduction.exact import exact
 from fedsarsa.experiments.reproduction.settings import Scale
-from fedsarsa.federation.engines.cpu import available_cores
+from fedsarsa.federation.engines.compiled import available_cores
 
 DATASET = "dataset.nc"
 CLAIMS = "claims.csv"

@@ -1,9 +1,6 @@
-"""The compiled engine for control worlds: runs in teams, a thread per team, as in ``cpu``."""
+"""The compiled engine for control worlds: a run is a thread's."""
 
 import math
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import ClassVar
 
 import numpy as np
 
@@ -11,29 +8,26 @@ from fedsarsa._checks import Floats
 from fedsarsa._numba import U64
 from fedsarsa.federation import episodic
 from fedsarsa.federation.engines import control_lanes
+from fedsarsa.federation.engines.compiled import CompiledEngine, announced, first_failures
 from fedsarsa.federation.engines.control_lanes import Bench, Control, Herd
-from fedsarsa.federation.engines.cpu import announced, available_cores, stretch_of
 from fedsarsa.federation.engines.layout import Plan, Stretch, Team
 from fedsarsa.federation.episodic import EpisodicProblem
-from fedsarsa.federation.problem import RUNNING, State, Synchronisations
+from fedsarsa.federation.problem import RUNNING, State
 from fedsarsa.learning.episodic_layout import desk
-from fedsarsa.learning.step_sizes import step_sizes_at
 from fedsarsa.worlds.control import ControlFleet
 from fedsarsa.worlds.control.world import pack
 
-LONG_ROUND = 2_000  # agent-steps per thread and round from which on agents are worth splitting
 
-
-class ControlEngine:
+class ControlEngine(CompiledEngine):
     """Trains a problem on ``threads`` threads (all cores unless given)."""
 
-    name: ClassVar[str] = "cpu"
+    long_round = 2_000
+    problem: EpisodicProblem
 
     def __init__(self, problem: EpisodicProblem, threads: int | None = None) -> None:
         fleet = problem.fleet
         assert isinstance(fleet, ControlFleet)
-        self.problem = problem
-        self.threads = threads or available_cores()
+        super().__init__(problem, threads)
         self.model = problem.model()
         self.control = Control(
             kind=fleet.world.kind,
@@ -60,28 +54,7 @@ class ControlEngine:
                 self.control, self.model, self.plan, 0, self._herd(state, ALL), self._bench(0)
             )
 
-    def advance(self, state: State, steps: int) -> Synchronisations:
-        """Train every run for ``steps`` more steps, in place: whole rounds, or a part of one."""
-        problem = self.problem
-        stretch = stretch_of(problem, state.t, steps)
-        times = np.arange(state.t, state.t + steps)
-        step_sizes = step_sizes_at(problem.schedules, times) * problem.step_factor
-        records = stretch.rounds if stretch.synchronises else 0
-        central = np.empty((problem.runs, records, problem.features.dim))
-        drift = np.empty((problem.runs, records))
-        work = problem.agents * problem.runs * stretch.steps
-        split = problem.runs < self.threads and work >= LONG_ROUND * self.threads
-        with announced():
-            train = self._train_by_agents if split else self._train_by_runs
-            train(state, step_sizes, stretch, central, drift)
-        learning = state.failed_at == RUNNING
-        if stretch.synchronises:
-            state.theta[learning] = state.central[learning, None, :]
-        state.theta[~learning] = np.nan
-        state.t += steps
-        return Synchronisations(central, drift)
-
-    def _train_by_runs(
+    def train_by_runs(
         self, state: State, step_sizes: Floats, stretch: Stretch, central: Floats, drift: Floats
     ) -> None:
         """A run is one thread's for the whole stretch."""
@@ -103,9 +76,9 @@ class ControlEngine:
                 drift[own],
             )
 
-        self._map(train, self.problem.runs)
+        self.share_out(train, range(self.problem.runs))
 
-    def _train_by_agents(
+    def train_by_agents(
         self, state: State, step_sizes: Floats, stretch: Stretch, central: Floats, drift: Floats
     ) -> None:
         """Every round, all agents are shared out among the threads."""
@@ -130,21 +103,9 @@ class ControlEngine:
                     benches[part],
                 )
 
-            self._map(steps, self.threads)
-            seen = np.stack([bench.failed_at for bench in benches])
-            first = np.where(seen == RUNNING, np.iinfo(np.int64).max, seen).min(axis=0)
-            benches[0].failed_at[:] = np.where((seen == RUNNING).all(axis=0), RUNNING, first)
+            self.share_out(steps, range(self.threads))
+            benches[0].failed_at[:] = first_failures([bench.failed_at for bench in benches])
             control_lanes.settle(self.plan, team, stretch, k, benches[0], central, drift)
-
-    def _map(self, function: Callable[[int], None], count: int) -> None:
-        """Call ``function`` on 0 to ``count``, on the engine's threads where that helps."""
-        if self.threads == 1 or count == 1:
-            for item in range(count):
-                function(item)
-            return
-        with ThreadPoolExecutor(self.threads) as pool:
-            for _ in pool.map(function, range(count)):
-                pass
 
     def _bench(self, runs: int) -> Bench:
         return Bench(desk(self.model), np.empty(self.problem.features.dim), np.full(runs, RUNNING, np.int64))

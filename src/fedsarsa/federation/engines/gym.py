@@ -14,7 +14,7 @@ from fedsarsa._checks import Floats
 from fedsarsa._numba import U64
 from fedsarsa.federation import episodic
 from fedsarsa.federation.engines import gym_lanes
-from fedsarsa.federation.engines.cpu import announced, available_cores
+from fedsarsa.federation.engines.compiled import announced, available_cores
 from fedsarsa.federation.engines.gym_lanes import (
     BROKEN,
     OVERFLOWN,

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from fedsarsa._checks import Floats
 from fedsarsa.federation.engines import lanes
-from fedsarsa.federation.engines.cpu import CpuEngine, stretch_of
+from fedsarsa.federation.engines.compiled import stretch_of
+from fedsarsa.federation.engines.cpu import CpuEngine
 from fedsarsa.federation.engines.layout import room
 from fedsarsa.federation.engines.reference import project
 from fedsarsa.federation.problem import RUNNING, Problem, State, average, first_state

@@ -1,0 +1,134 @@
+"""What the compiled engines share: stretches of rounds, threads, and a word about the compiler.
+
+Short rounds lose more to waking threads than they win, so runs belong to one thread from start to end.
+Only a federation with long rounds and too few runs beside it is split by its agents.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+from numba.core import event
+
+from fedsarsa._checks import Floats
+from fedsarsa.federation.engines.layout import Stretch
+from fedsarsa.federation.problem import RUNNING, Problem, State, Synchronisations
+from fedsarsa.learning.boxes import Integers
+from fedsarsa.learning.step_sizes import step_sizes_at
+
+
+def available_cores() -> int:
+    """Cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+class CompiledEngine:
+    """Trains whole runs, or the agents of few runs, on ``threads`` threads (all cores if None).
+
+    ``long_round`` is the number of agent-steps per thread and round from which on agents are worth splitting.
+    """
+
+    name: ClassVar[str] = "cpu"
+    long_round: ClassVar[int]
+
+    def __init__(self, problem: Problem, threads: int | None) -> None:
+        self.problem = problem
+        self.threads = threads or available_cores()
+
+    def train_by_runs(
+        self, state: State, step_sizes: Floats, stretch: Stretch, central: Floats, drift: Floats
+    ) -> None:
+        """Train, every run on one thread for the whole stretch."""
+        raise NotImplementedError
+
+    def train_by_agents(
+        self, state: State, step_sizes: Floats, stretch: Stretch, central: Floats, drift: Floats
+    ) -> None:
+        """Train, every round's agents shared out among the threads."""
+        raise NotImplementedError
+
+    def advance(self, state: State, steps: int) -> Synchronisations:
+        """Train every run for ``steps`` more steps, in place.
+
+        Either whole rounds, or a part of one round, which may end with its synchronisation.
+        """
+        problem = self.problem
+        stretch = stretch_of(problem, state.t, steps)
+        times = np.arange(state.t, state.t + steps)
+        step_sizes = step_sizes_at(problem.schedules, times) * problem.step_factor
+        records = stretch.rounds if stretch.synchronises else 0
+        central = np.empty((problem.runs, records, problem.features.dim))
+        drift = np.empty((problem.runs, records))
+        work = problem.agents * problem.runs * stretch.steps
+        split = problem.runs < self.threads and work >= self.long_round * self.threads
+        with announced():
+            train = self.train_by_agents if split else self.train_by_runs
+            train(state, step_sizes, stretch, central, drift)
+        learning = state.failed_at == RUNNING
+        if stretch.synchronises:
+            state.theta[learning] = state.central[learning, None, :]
+        state.theta[~learning] = np.nan
+        state.t += steps
+        return Synchronisations(central, drift)
+
+    @cached_property
+    def _pool(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(self.threads)
+
+    def share_out(self, function: Callable[[int], None], items: Sequence[int]) -> None:
+        """Call ``function`` on every item, on the engine's threads where that helps."""
+        if self.threads == 1 or len(items) == 1:
+            for item in items:
+                function(item)
+            return
+        for _ in self._pool.map(function, items):
+            pass
+
+
+def first_failures(seen: Sequence[Integers]) -> Integers:
+    """When each run failed first, of what the threads saw: (runs,) each."""
+    steps = np.stack(seen)
+    first = np.where(steps == RUNNING, np.iinfo(np.int64).max, steps).min(axis=0)
+    return np.where((steps == RUNNING).all(axis=0), RUNNING, first)
+
+
+def stretch_of(problem: Problem, t: int, steps: int) -> Stretch:
+    """The stretch of ``steps`` steps from ``t`` on: whole rounds, or a part of one."""
+    every = problem.sync_every or problem.steps
+    begun = t // every * every
+    whole = t == begun and steps % every == 0
+    end, last = t + steps, min(begun + every, problem.steps)
+    return Stretch(
+        t=t,
+        steps=every if whole else steps,
+        rounds=steps // every if whole else 1,
+        begun=begun,
+        left=0 if whole else last - end,
+        ends=whole or end == last,
+        synchronises=problem.sync_every is not None and end % every == 0,
+    )
+
+
+class _Announcer(event.Listener):
+    """Says, once per process, that the wait is for the compiler."""
+
+    said = False
+
+    def on_start(self, event: Any) -> None:  # noqa: ARG002
+        if not _Announcer.said:
+            _Announcer.said = True
+            print("fedsarsa: compiling the cpu engine, once on this machine ...", file=sys.stderr)
+
+    def on_end(self, event: Any) -> None:
+        """Nothing to say."""
+
+
+def announced() -> Any:
+    """A context in which a wait for the compiler is announced."""
+    return event.install_listener("numba:compile", _Announcer())
