@@ -43,11 +43,11 @@ def in_python(name: str, steps: int) -> float:
     return per_step(lambda length: plain_gymnasium.train(id_, 4, length, low, high, bins), steps, 4, 3)
 
 
-def overhead(steps: int) -> float:
+def overhead(steps: int, agents: int = AGENTS) -> float:
     """What training adds to CartPole's own ``step``, as a share of it; resets count for neither."""
     import gymnasium as gym
 
-    fleet = fs.GymFleet([fs.GymWorld("CartPole-v1")] * AGENTS)
+    fleet = fs.GymFleet([fs.GymWorld("CartPole-v1")] * agents)
     algo = algorithm(SETTINGS["CartPole"][1], fs.control.CartPole().bounds)
     algo.train(fleet, 10, runs=1)
     episodes = 0
@@ -69,7 +69,14 @@ def overhead(steps: int) -> float:
     total = seconds(train, 3)
     reset = seconds(lambda: [env.reset() for _ in range(loops)], 3) / loops
     step = (seconds(play, 3) / loops - reset) / 8
-    return (total - episodes * reset) / (steps * AGENTS * step) - 1
+    return (total - episodes * reset) / (steps * agents * step) - 1
+
+
+def vector(vectored: bool, steps: int) -> float:
+    """Seconds per agent-step of 64 carts of Gymnasium."""
+    fleet = fs.GymFleet([fs.GymWorld("CartPole-v1")] * 64, processes=0, vector=vectored)
+    algo = algorithm(SETTINGS["CartPole"][1], fs.control.CartPole().bounds)
+    return per_step(lambda length: algo.train(fleet, length, runs=1), steps, 64, 3)
 
 
 def measure(quick: bool = False) -> list[Result]:
@@ -83,6 +90,15 @@ def measure(quick: bool = False) -> list[Result]:
             at_most(f"{name}, eight tilings, 2 threads, N = 16", fast * 1e9, " ns per agent-step", 120)
         )
         results.append(at_least(f"{name}, plain Python / cpu engine", slow / fast, "x", 100))
+    alone = compiled("CartPole", 50_000 // scale, runs=1)
+    results.append(Result("CartPole, the same with one run", f"{alone * 1e9:.3g} ns per agent-step"))
+    for agents in (1, 4):
+        share = overhead(20_000 // scale // agents, agents)
+        results.append(
+            Result(f"GymWorld, overhead / CartPole's own step, N = {agents}", f"{100 * share:.0f} %")
+        )
     share = overhead(5_000 // scale)
     results.append(at_most("GymWorld, overhead / CartPole's own step, N = 16", 100 * share, "%", 30))
+    one, many = (vector(vectored, 2_000 // scale) for vectored in (False, True))
+    results.append(Result("GymWorld, 64 carts one by one / as a vector environment", f"{one / many:.2g} x"))
     return results

@@ -50,6 +50,17 @@ def kernel(function: F) -> F:
     return compiled
 
 
+def resolved(compiled: Any, *arguments: Any) -> Callable[..., Any]:
+    """A kernel's machine code for arguments of just these types, which are not looked at again.
+
+    Looking takes Numba longer than a short kernel runs: 5 us for the tuples of arrays that ours take.
+    """
+    types = tuple(numba.typeof(argument) for argument in arguments)  # type: ignore[no-untyped-call]
+    compiled.compile(types)
+    code: Callable[..., Any] = compiled.overloads[types].entry_point
+    return code
+
+
 def cache_folder(chosen: str) -> str:
     """Where compiled kernels are kept: a folder per state of the sources that go into them.
 

@@ -244,5 +244,6 @@ def main() -> None:
         if os.environ.get("FEDSARSA_TRACEBACK"):
             raise
         errors = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
-        errors.print(f"fedsarsa: {error}", style="red")
+        said = " ".join([str(error), *getattr(error, "__notes__", [])])
+        errors.print(f"fedsarsa: {said}", style="red")
         raise SystemExit(2) from None

@@ -129,6 +129,59 @@ def test_answers_of_another_form_stop_the_agent(made):
     assert float(history.final.max()) == pytest.approx(1.0, abs=1e-6)
 
 
+class Several(Corridor):
+    def step(self, action):
+        observation, reward, terminated, truncated, info = super().step(action)
+        return observation, reward, np.array([terminated, terminated]), truncated, info
+
+
+class OldReset(Corridor):
+    def reset(self, *, seed=None, options=None):
+        return super().reset(seed=seed, options=options)[0]
+
+
+class NarrowReset(Corridor):
+    def __init__(self):
+        super().__init__()
+        self.observation_space = gym.spaces.Box(-np.ones(2, np.float32), np.ones(2, np.float32))
+
+
+@pytest.mark.parametrize(
+    ("made", "message"),
+    [
+        (Several, "step 0.*not as its spaces say: The truth value"),
+        (OldReset, r"step 0.*reset must answer \(observation, info\), got array"),
+    ],
+)
+@pytest.mark.parametrize("processes", [0, 2])
+def test_answers_of_another_kind_stop_the_agent(made, message, processes):
+    fleet = fs.GymFleet([fs.GymWorld(Corridor), fs.GymWorld(made)], 0.5, processes=processes)
+    with pytest.warns(RuntimeWarning, match=f"agent 1 of run 0 stopped at {message}"):
+        history = algorithm().train(fleet, 300, runs=1)
+    assert float(history.final.max()) == pytest.approx(1.0, abs=1e-6)
+
+
+def test_observations_with_too_few_numbers_are_not_spread():
+    """NumPy would write one number into both places."""
+    with pytest.warns(RuntimeWarning, match="agent 0 of run 0 stopped at step 0.*2 numbers are expected"):
+        history = algorithm().train(fs.GymFleet([fs.GymWorld(NarrowReset)], 0.5, processes=0), 20, runs=1)
+    assert int(history.data.episodes.sum()) == 0
+
+
+class Talkative(Corridor):
+    def step(self, action):
+        *answer, _ = super().step(action)
+        return *answer, {"cannot be sent": lambda: None}
+
+
+def test_what_environments_say_beside_is_not_sent():
+    here, there = (
+        algorithm().train(fs.GymFleet([fs.GymWorld(Talkative)] * 2, 0.5, processes=count), 50, runs=1)
+        for count in (0, 2)
+    )
+    assert there.data.equals(here.data)
+
+
 class LostStart(Corridor):
     def reset(self, *, seed=None, options=None):
         seen, info = super().reset(seed=seed, options=options)
@@ -216,9 +269,10 @@ def test_answers_that_are_not_finite_stop_the_agent(options, message):
 
 
 def test_environments_are_closed_after_an_error(monkeypatch):
-    monkeypatch.setattr(gym_lanes, "learn", lambda *a: 1 / 0)
+    monkeypatch.setattr(gym_lanes, "begin", lambda *a: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        algorithm().train(fs.GymFleet([fs.GymWorld(Corridor)] * 3), 10, runs=1)
+        algorithm().train(fs.GymFleet([fs.GymWorld(Corridor)] * 3, processes=0), 10, runs=1)
+    assert len(MADE) == 4  # one to see its spaces; the fixture sees that all are closed
 
 
 def cart(**options):

@@ -156,3 +156,13 @@ def test_actions_of_several_numbers_begin_where_their_space_does():
 def test_an_environment_that_does_not_exist_is_named():
     with pytest.raises(ValueError, match="environment 'CartPool-v1' cannot be made"):
         fs.GymFleet([fs.GymWorld("CartPool-v1")], 0.9)
+
+
+def test_the_agent_whose_environment_cannot_be_made_is_named():
+    def broken(length=1.0):
+        raise OSError("no such port")
+
+    worlds = [fs.GymWorld("CartPole-v1"), fs.GymWorld(broken, length=2.0)]
+    with pytest.raises(OSError, match="no such port") as caught:
+        fs.GymFleet(worlds)
+    assert caught.value.__notes__ == ["This is worlds[1], broken(length=2.0)."]

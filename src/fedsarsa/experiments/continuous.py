@@ -46,6 +46,7 @@ class GymSection(Section):
     each: list[dict[str, Any]] | None = None
     discount: float = 0.99
     processes: int | None = None
+    vector: bool = False
 
     def build(self, folder: Path) -> GymFleet:  # noqa: ARG002
         """The fleet."""
@@ -54,7 +55,7 @@ class GymSection(Section):
                 "fleet: expected either agents or each, a list of options with one table per agent"
             )
         worlds = [GymWorld(self.id, **(self.options | own)) for own in self.each or [{}]]
-        return GymFleet(worlds * (self.agents or 1), self.discount, self.processes)
+        return GymFleet(worlds * (self.agents or 1), self.discount, self.processes, self.vector)
 
 
 class BoundsSection(Section):

@@ -56,6 +56,23 @@ class GymWorld:
             raise TypeError(f"make_env must make a gymnasium.Env, got {made!r}")
         return made
 
+    def make_vector(self, count: int) -> Any:
+        """A vector environment of ``count`` of them, where there is one; whoever makes it closes it."""
+        from fedsarsa.worlds._gymnasium import gymnasium
+
+        if not isinstance(self.make_env, str) or gymnasium.spec(self.make_env).vector_entry_point is None:
+            raise ValueError(
+                f"vector must be False: {self.label} is no registered environment with a vector_entry_point"
+            )
+        made = gymnasium.make_vec(self.make_env, count, "vector_entry_point", **self.options)
+        mode = made.metadata.get("autoreset_mode")
+        if mode is not gymnasium.vector.AutoresetMode.NEXT_STEP:
+            made.close()
+            raise ValueError(
+                f"vector must be False: {self.label} resets in mode {mode}, NEXT_STEP is expected"
+            )
+        return made
+
     @cached_property
     def spaces(self) -> Spaces:
         """Observation and action space, checked; one environment is made and closed for it."""
@@ -145,10 +162,17 @@ class GymFleet(Sequence[GymWorld]):
     processes : int, optional
         Step environments in so many processes; 0: in this one. Unless given, a few steps are timed, and
         slow environments get a process per core.
+    vector : bool
+        Step agents with the same id and options as one vector environment, for ids that register one. An
+        agent then pauses for a step after every episode, in which its environment resets.
     """
 
     def __init__(
-        self, worlds: Iterable[GymWorld], discount: float = 0.99, processes: int | None = None
+        self,
+        worlds: Iterable[GymWorld],
+        discount: float = 0.99,
+        processes: int | None = None,
+        vector: bool = False,
     ) -> None:
         self.worlds = list(worlds)
         if not self.worlds:
@@ -156,6 +180,11 @@ class GymFleet(Sequence[GymWorld]):
         for agent, world in enumerate(self.worlds):
             if not isinstance(world, GymWorld):
                 raise TypeError(f"worlds[{agent}] must be a GymWorld, got {world!r}")
+            try:
+                world.spaces  # noqa: B018
+            except Exception as error:
+                error.add_note(f"This is worlds[{agent}], {world.label}.")
+                raise
         seen, done = ([world.spaces[which] for world in self.worlds] for which in (0, 1))
         # Bounds may differ as physics do: features reach over all observations, actions are open to all.
         self.observation_space = _shared("observations", seen, np.minimum, np.maximum)
@@ -164,6 +193,11 @@ class GymFleet(Sequence[GymWorld]):
         if not 0 < self.discount <= 1:
             raise ValueError(f"discount must be a number in (0, 1], got {discount!r}")
         self.processes = None if processes is None else _checks.integer("processes", processes, least=0)
+        self.vector = _checks.instance("vector", vector, bool, "True or False")
+        if self.vector and self.processes:
+            raise ValueError(f"processes must be None or 0 with vector=True, got {processes}")
+        for world in set(self.worlds) if self.vector else ():
+            world.make_vector(1).close()
 
     @property
     def counts(self) -> list[int] | None:
@@ -228,11 +262,12 @@ class GymFleet(Sequence[GymWorld]):
 
     def identity(self) -> str:
         """What tells this fleet from others."""
-        return repr(([world.label for world in self.worlds], self.discount))
+        return repr(([world.label for world in self.worlds], self.discount, self.vector))
 
     def describe(self) -> dict[str, Any]:
         """The fleet in words and numbers, for records."""
-        return {"environments": [world.label for world in self.worlds], "discount": self.discount}
+        labels = [world.label for world in self.worlds]
+        return {"environments": labels, "discount": self.discount, "vector": self.vector}
 
     def __len__(self) -> int:
         return len(self.worlds)
@@ -243,7 +278,7 @@ class GymFleet(Sequence[GymWorld]):
     def __getitem__(self, key: slice) -> "GymFleet": ...
     def __getitem__(self, key: int | slice) -> "GymWorld | GymFleet":
         if isinstance(key, slice):
-            return GymFleet(self.worlds[key], self.discount, self.processes)
+            return GymFleet(self.worlds[key], self.discount, self.processes, self.vector)
         return self.worlds[key]
 
     def __iter__(self) -> Iterator[GymWorld]:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fedsarsa._checks import Floats
-from fedsarsa._numba import U64
+from fedsarsa._numba import U64, resolved
 from fedsarsa.federation import episodic
 from fedsarsa.federation.engines import gym_lanes
 from fedsarsa.federation.engines.compiled import announced, available_cores
@@ -24,7 +24,8 @@ from fedsarsa.federation.engines.gym_lanes import (
     TRUNCATED,
 )
 from fedsarsa.federation.engines.reference import project
-from fedsarsa.federation.engines.stepping import Failure, Stepper, stepper
+from fedsarsa.federation.engines.stepping import LATER, Failure, Stepper, stepper
+from fedsarsa.federation.engines.vectors import Vectors
 from fedsarsa.federation.episodic import Episodes, EpisodicProblem
 from fedsarsa.federation.problem import RUNNING, State, Synchronisations, average
 from fedsarsa.learning import random
@@ -49,8 +50,9 @@ class GymEngine:
         self.observed = len(self.fleet.bounds[0])
         self.answer = _answering(problem, self.fleet)
         self.flat = len(self.fleet.observation_space.shape) <= 1
-        self.seed = U64(problem.seed)
+        self.seed, self.bins = U64(problem.seed), problem.bins
         self.stale = True  # whether lanes have stopped since they were listed
+        self.waiting: list[int] = []  # lanes whose episodes begin with their next step
         lanes = problem.runs * problem.agents
         self.rewards = np.zeros(lanes)
         self.first, self.begins = np.zeros((lanes, self.observed)), np.zeros(lanes, np.bool)
@@ -63,13 +65,19 @@ class GymEngine:
     def _begin_all(self, state: State, t: int) -> None:
         """Make environments and begin an episode in each: the first ones, or after a checkpoint."""
         worlds = [world for _ in range(self.problem.runs) for world in self.fleet]
-        self.stepper = stepper(worlds, self.fleet.processes, available_cores())
+        self.stepper = (
+            Vectors(worlds) if self.fleet.vector else stepper(worlds, self.fleet.processes, available_cores())
+        )
         held = _held(state)
         flock = episodic.flock(held, state.actions, slice(None))
         flock.elapsed[:], flock.gain[:], flock.trace[:], flock.live_count[:] = 0, 0.0, 0.0, 0
-        lanes = np.flatnonzero(held.stopped_at.reshape(-1) == RUNNING)
-        seeds = [self._seed(lane, t) for lane in lanes.tolist()]
-        self._begin(state, flock, lanes.tolist(), seeds, t)
+        lanes = np.flatnonzero(held.stopped_at.reshape(-1) == RUNNING).tolist()
+        answers = self.stepper.reset(lanes, [self._seed(lane, t) for lane in lanes])
+        placed = [
+            self._place(state, lane, t, flock.seen, answer)
+            for lane, answer in zip(lanes, answers, strict=True)
+        ]
+        self._begin(state, flock, [lane for lane, sound in zip(lanes, placed, strict=True) if sound], t)
 
     def _seed(self, lane: int, t: int) -> int:
         """What the first ``reset(seed=...)`` gets: a function of (seed, run, agent), as all draws are."""
@@ -77,22 +85,27 @@ class GymEngine:
         counter = random.plain_purpose(t, random.FIRST_STATE)
         return random.plain_words(self.problem.seed, run, agent, counter)[0] >> 33
 
-    def _begin(self, state: State, flock: Any, lanes: list[int], seeds: list[Any], t: int) -> None:
-        """Begin first episodes, and draw their first actions."""
-        assert self.stepper is not None
-        begun = []
-        for lane, seen in zip(lanes, self.stepper.reset(lanes, seeds), strict=True):
-            if isinstance(seen, Failure):
-                self._stop(state, lane, t, seen.report)
-                continue
-            flock.seen[lane, : self.observed] = np.ravel(seen)
-            if np.isfinite(flock.seen[lane, : self.observed]).all():
-                begun.append(lane)
-            else:
-                self._stop(state, lane, t, f"observation must be finite, got {seen!r}")
-        theta = state.theta.reshape(len(flock.elapsed), -1)
-        agents, which = self.problem.agents, np.array(begun, np.int64)
-        gym_lanes.begin(self.model, flock, theta, which, agents, self.seed, U64(t), self.desk)
+    def _place(self, state: State, lane: int, t: int, rows: Floats, answer: Any) -> bool:
+        """Put a first observation into the lane's row; if there is none, stop the agent. Whether there is."""
+        if isinstance(answer, Failure):
+            self._stop(state, lane, t, answer.report)
+            return False
+        try:
+            rows[lane, : self.observed] = self._flattened(answer)
+        except (TypeError, ValueError) as error:
+            why = f"reset answered {answer!r}, which is not as its space says: {error}"
+            self._stop(state, lane, t, why)
+            return False
+        return True
+
+    def _begin(self, state: State, flock: Any, lanes: list[int], t: int) -> None:
+        """Draw first actions at the observations that the lanes hold."""
+        sound = np.isfinite(flock.seen[lanes, : self.observed]).all(axis=1)
+        for lane in np.array(lanes)[~sound].tolist():
+            got = flock.seen[lane, : self.observed].tolist()
+            self._stop(state, lane, t, f"observation must be finite, got {got}")
+        theta, which = state.theta.reshape(len(flock.elapsed), -1), np.array(lanes, np.int64)[sound]
+        gym_lanes.begin(self.model, flock, theta, which, self.problem.agents, self.seed, U64(t), self.desk)
 
     def _stop(self, state: State, lane: int, t: int, why: str) -> None:
         """Stop an agent whose environment failed, and say so."""
@@ -125,6 +138,7 @@ class GymEngine:
         self._list_lanes(state)
         step_sizes = np.ascontiguousarray(step_sizes.T)
         with announced():
+            self.learn = resolved(gym_lanes.learn, *self._arguments(flock, step_sizes[0], 0))
             for k, t in enumerate(times.tolist()):
                 if problem.average_offset is not None:
                     state.weighted_sum += (problem.average_offset + t) * state.central
@@ -148,57 +162,69 @@ class GymEngine:
         if self.stale:
             self._list_lanes(state)
         lanes, rewards, ends, seen = self.lanes, self.rewards, self.ends, self.seen
+        several, expected = self.observed > 1, self.observed if self.flat else None
+        ended: list[int] = []
         for lane, answer in zip(lanes, self.stepper.step(lanes, self.answer(flock, lanes)), strict=True):
-            if type(answer) is Failure:
-                self._stop(state, lane, t, answer.report)
-                ends[lane] = STOPPED
-                continue
             try:
                 observation, rewards[lane], terminated, truncated, _ = answer
-                seen[lane] = observation if self.flat else np.ravel(observation)
+                if several and len(observation) != expected:
+                    observation = self._flattened(observation)
+                seen[lane] = observation
+                if terminated or truncated:
+                    ends[lane] = TERMINATED if terminated else TRUNCATED
+                    ended.append(lane)
+                else:
+                    ends[lane] = RUNNING_ON
             except (TypeError, ValueError) as error:
-                self._stop(
-                    state, lane, t, f"step answered {answer!r}, which is not as its spaces say: {error}"
-                )
+                failure = type(answer) is Failure
+                why = f"step answered {answer!r}, which is not as its spaces say: {error}"
+                self._stop(state, lane, t, answer.report if failure else why)
                 ends[lane] = STOPPED
-                continue
-            ends[lane] = TERMINATED if terminated else TRUNCATED if truncated else RUNNING_ON
-        ended = [lane for lane in lanes if ends[lane] > RUNNING_ON]
+        begun: list[int] = []
+        if self.waiting:  # what these answered begins their episodes; they learn from their next step
+            begun, self.waiting = [lane for lane in self.waiting if ends[lane] == RUNNING_ON], []
+            ends[begun] = STOPPED
         if ended:
             self._reset(state, ended, t)
-        unsound = gym_lanes.learn(
+        unsound = self.learn(*self._arguments(flock, step_sizes, t))
+        if unsound:
+            self._see_what_is_not_finite(state, t)
+        if begun:
+            self._begin(state, flock, begun, t)
+
+    def _arguments(self, flock: Any, step_sizes: Floats, t: int) -> tuple[Any, ...]:
+        """What ``gym_lanes.learn`` gets at step ``t``."""
+        return (
             self.model,
             flock,
             self.theta,
             self.progress,
-            rewards,
-            ends,
+            self.rewards,
+            self.ends,
             self.first,
             self.begins,
             step_sizes,
-            t * self.problem.bins // self.problem.steps,
+            t * self.bins // self.problem.steps,
             self.seed,
             U64(t),
             self.desk,
         )
-        if unsound:
-            self._see_what_is_not_finite(state, t)
+
+    def _flattened(self, observation: Any) -> Floats:
+        """The numbers of an observation, of which there must be as many as the space has."""
+        if np.size(observation) != self.observed:
+            raise ValueError(f"{self.observed} numbers are expected")
+        return np.ravel(observation)
 
     def _reset(self, state: State, lanes: list[int], t: int) -> None:
         """Begin the next episodes of ``lanes``; those that fail learn from their last step, and stop."""
         assert self.stepper is not None
-        for lane, seen in zip(lanes, self.stepper.reset(lanes, [None] * len(lanes)), strict=True):
-            self.begins[lane] = False
-            if type(seen) is Failure:
-                self._stop(state, lane, t, seen.report)
-                continue
-            try:
-                self.first[lane] = seen if self.flat else np.ravel(seen)
-                self.begins[lane] = True
-            except (TypeError, ValueError) as error:
-                self._stop(
-                    state, lane, t, f"reset answered {seen!r}, which is not as its space says: {error}"
-                )
+        for lane, answer in zip(lanes, self.stepper.reset(lanes, [None] * len(lanes)), strict=True):
+            if answer is LATER:
+                self.waiting.append(lane)
+                self.begins[lane] = False
+            else:
+                self.begins[lane] = self._place(state, lane, t, self.first, answer)
 
     def _list_lanes(self, state: State) -> None:
         """The lanes that still learn."""

@@ -23,11 +23,14 @@ class Failure:
     report: str
 
 
+LATER = object()  # answer to a reset: the first observation comes with the next step, whose action is ignored
+
+
 class Stepper(Protocol):
     """Steps environments. What raises in one of them is answered as a ``Failure``."""
 
     def reset(self, lanes: Sequence[int], seeds: Sequence[int | None]) -> list[Any]:
-        """First observations of the environments of ``lanes``."""
+        """First observations of the environments of ``lanes``, or ``LATER``."""
         ...
 
     def step(self, lanes: Sequence[int], actions: Sequence[Any]) -> list[Any]:
@@ -56,7 +59,11 @@ class Here:
         answers: list[Any] = []
         for lane, seed in zip(lanes, seeds, strict=True):
             try:
-                answers.append(self.environments[lane].reset(seed=seed)[0])
+                answer = self.environments[lane].reset(seed=seed)
+                if isinstance(answer, tuple) and len(answer) == 2:
+                    answers.append(answer[0])
+                else:
+                    answers.append(Failure(f"reset must answer (observation, info), got {answer!r}"))
             except Exception:
                 answers.append(Failure(traceback.format_exc()))
         return answers
@@ -73,12 +80,17 @@ class Here:
 
     def close(self) -> None:
         """Close all environments, also after one that does not close: training does not fail for that."""
-        for environment in self.environments:
-            try:
-                environment.close()
-            except Exception as error:
-                warnings.warn(f"{environment!r} did not close: {error!r}", RuntimeWarning, stacklevel=2)
+        close_all(self.environments)
         self.environments = []
+
+
+def close_all(environments: Sequence[Any]) -> None:
+    """Close environments, and warn of those that do not close."""
+    for environment in environments:
+        try:
+            environment.close()
+        except Exception as error:
+            warnings.warn(f"{environment!r} did not close: {error!r}", RuntimeWarning, stacklevel=2)
 
 
 class Processes:
@@ -181,11 +193,20 @@ def _serve(pipe: Connection, worlds: list[GymWorld], others: list[Connection]) -
     try:
         while (message := pipe.recv()) is not None:
             what, lanes, arguments = message
-            pipe.send(own.reset(lanes, arguments) if what == "reset" else own.step(lanes, arguments))
+            answers = own.reset(lanes, arguments) if what == "reset" else own.step(lanes, arguments)
+            try:
+                pipe.send([_without_info(answer) for answer in answers])
+            except Exception:  # an answer that cannot be pickled
+                pipe.send([Failure(traceback.format_exc())] * len(answers))
     except EOFError:
         pass  # the parent is gone
     finally:
         own.close()
+
+
+def _without_info(answer: Any) -> Any:
+    """A step's answer without its last part, of which nobody learns and which may be large."""
+    return (*answer[:4], None) if isinstance(answer, tuple) and len(answer) == 5 else answer
 
 
 def stepper(worlds: Sequence[GymWorld], processes: int | None, cores: int) -> Stepper:
