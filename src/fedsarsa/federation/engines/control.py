@@ -7,7 +7,7 @@ import numpy as np
 from fedsarsa._checks import Floats
 from fedsarsa._numba import U64
 from fedsarsa.federation import episodic
-from fedsarsa.federation.engines import control_lanes
+from fedsarsa.federation.engines import control_lanes, server
 from fedsarsa.federation.engines.compiled import CompiledEngine, announced, first_failures
 from fedsarsa.federation.engines.control_lanes import Bench, Control, Herd
 from fedsarsa.federation.engines.layout import Plan, Stretch, Team
@@ -105,7 +105,9 @@ class ControlEngine(CompiledEngine):
 
             self.share_out(steps, range(self.threads))
             benches[0].failed_at[:] = first_failures([bench.failed_at for bench in benches])
-            control_lanes.settle(self.plan, team, stretch, k, benches[0], central, drift)
+            server.settle(
+                self.plan, team, stretch, k, benches[0].failed_at, benches[0].spread, central, drift
+            )
 
     def _bench(self, runs: int) -> Bench:
         return Bench(desk(self.model), np.empty(self.problem.features.dim), np.full(runs, RUNNING, np.int64))

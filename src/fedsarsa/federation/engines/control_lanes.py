@@ -4,12 +4,11 @@ Agents take a step side by side, lane after lane: while one waits for its cosine
 processor works on the next. What a lane computes does not depend on the lanes beside it.
 """
 
-import math
 from typing import NamedTuple
 
 from fedsarsa._checks import Floats
 from fedsarsa._numba import U64, kernel, piece
-from fedsarsa.federation.engines import lanes
+from fedsarsa.federation.engines import server
 from fedsarsa.federation.engines.layout import Plan, Stretch, Team
 from fedsarsa.federation.problem import RUNNING
 from fedsarsa.learning import episodic, random
@@ -112,7 +111,7 @@ def local_steps(
             if not one_step(
                 control, model, plan, team.first_run, herd, lane, run, agent, t + step, size, rest, bench
             ):
-                lanes.fail(run, t + step, bench)
+                server.fail(run, t + step, bench.failed_at)
 
 
 @piece
@@ -180,33 +179,4 @@ def train(
     """All steps of a stretch; ``central`` (R, m, d) and ``drift`` (R, m) record its synchronisations."""
     for k in range(stretch.rounds):
         local_steps(control, model, plan, team, herd, 0, len(herd.theta), step_sizes, stretch, k, bench)
-        settle(plan, team, stretch, k, bench, central, drift)
-
-
-@kernel
-def settle(
-    plan: Plan, team: Team, stretch: Stretch, k: int, bench: Bench, central: Floats, drift: Floats
-) -> None:
-    """End a stretch's k-th round: average, and if it synchronises, project and record."""
-    begun = stretch.begun + k * stretch.steps
-    end = stretch.t + (k + 1) * stretch.steps
-    for run in range(len(team.failed_at)):
-        average = team.central[run]
-        if stretch.ends and team.failed_at[run] == RUNNING and bench.failed_at[run] == RUNNING:
-            if team.progress.size > 0:
-                lanes.gather(plan, team, begun, end - begun, run)
-            distance = lanes.mean(plan, team, run, stretch.synchronises, bench.spread)
-            if stretch.synchronises:
-                lanes.project(average, plan.radius)
-                drift[run, k] = distance
-                if not lanes.all_finite(average):
-                    bench.failed_at[run] = end - 1
-        if team.failed_at[run] == RUNNING and bench.failed_at[run] != RUNNING:
-            team.failed_at[run] = bench.failed_at[run]
-            for j in range(len(average)):
-                average[j] = math.nan
-        if stretch.synchronises:
-            if team.failed_at[run] != RUNNING:
-                drift[run, k] = math.nan
-            for j in range(len(average)):
-                central[run, k, j] = average[j]
+        server.settle(plan, team, stretch, k, bench.failed_at, bench.spread, central, drift)

@@ -14,10 +14,10 @@ What a lane computes does not depend on the lanes beside it.
 """
 
 import math
-from typing import Any
 
 from fedsarsa._checks import Floats
 from fedsarsa._numba import U64, kernel, piece
+from fedsarsa.federation.engines import server
 from fedsarsa.federation.engines.exponential import exponentials
 from fedsarsa.federation.engines.layout import AHEAD, BLOCK, Lanes, Plan, Room, Stretch, Team
 from fedsarsa.federation.problem import RUNNING
@@ -242,7 +242,7 @@ def update(
         for h in range(count):
             change = increment(tables, team, h, step_sizes, column, room)
             if not move_densely(tables, team, h, change, rest, room):
-                fail(lanes.run[first + h], t, room)
+                server.fail(lanes.run[first + h], t, room.failed_at)
     else:
         for h in range(count):
             change = increment(tables, team, h, step_sizes, column, room)
@@ -252,7 +252,7 @@ def update(
             team.theta[at] = updated
             room.rows[h], room.groups[h], room.updated[h] = row, group, updated
             if not math.isfinite(updated):
-                fail(lanes.run[first + h], t, room)
+                server.fail(lanes.run[first + h], t, room.failed_at)
             if team.progress.size > 0:
                 team.progress[at] += rest * change
     for h in range(count):
@@ -291,13 +291,6 @@ def move_densely(tables: Tables, team: Team, h: int, change: float, rest: float,
 
 
 @piece
-def fail(run: int, t: int, room: Any) -> None:
-    """Note that a run's parameters stopped being finite at step ``t``, if not before."""
-    if room.failed_at[run] == RUNNING or t < room.failed_at[run]:
-        room.failed_at[run] = t
-
-
-@piece
 def refresh(tables: Tables, count: int, room: Room) -> None:
     """Bring the masses up to date with the parameters that the last ``update`` changed."""
     for h in range(U64(BLOCK)):
@@ -332,99 +325,15 @@ def settle(
     central: Floats,
     drift: Floats,
 ) -> None:
-    """End a stretch's k-th round: average, and if it synchronises, project, record and broadcast.
-
-    Lanes take the broadcast up when they enter the next round. A part of a round only notes failures.
-    """
-    failed_at, spread = room.failed_at, room.spread
-    begun = stretch.begun + k * stretch.steps
-    end = stretch.t + (k + 1) * stretch.steps
-    synchronises = stretch.synchronises
-    for run in range(len(team.failed_at)):
-        average = team.central[run]
-        if stretch.ends and team.failed_at[run] == RUNNING and failed_at[run] == RUNNING:
-            if team.progress.size > 0:
-                gather(plan, team, begun, end - begun, run)
-            distance = mean(plan, team, run, synchronises, spread)
-            if synchronises:
-                project(average, plan.radius)
-                drift[run, k] = distance
-                if not all_finite(average):
-                    failed_at[run] = end - 1
-                elif plan.cached:
-                    team.base[run] = highest(average, U64(0), tables.dim)
-                    weigh_all(tables, average, U64(0), team.base[run], team.masses[run], U64(0), room)
-        if team.failed_at[run] == RUNNING and failed_at[run] != RUNNING:
-            team.failed_at[run] = failed_at[run]
-            for j in range(len(average)):
-                average[j] = math.nan
-        if synchronises:
-            if team.failed_at[run] != RUNNING:
-                drift[run, k] = math.nan
-            for j in range(len(average)):
-                central[run, k, j] = average[j]
-
-
-@piece
-def mean(plan: Plan, team: Team, run: int, measures: bool, spread: Floats) -> float:
-    """Average the local parameters into ``central``; return the mean squared distance from it."""
-    average = team.central[run]
-    agents, dim = len(plan.world), len(average)
-    origin = run * agents * dim
-    for j in range(dim):
-        average[j] = 0.0
-    for agent in range(agents):
-        weight, at = plan.weights[agent], U64(origin + agent * dim)
-        for j in range(dim):
-            average[j] += weight * team.theta[at + U64(j)]
-    total = 0.0
-    if measures:
-        # Squares are summed over agents first: that loop compiles to vector instructions.
-        for j in range(dim):
-            spread[j] = 0.0
-        for agent in range(agents):
-            weight, at = plan.weights[agent], U64(origin + agent * dim)
-            for j in range(dim):
-                spread[j] += weight * (team.theta[at + U64(j)] - average[j]) ** 2
-        for j in range(dim):
-            total += spread[j]
-    return total
-
-
-@piece
-def gather(plan: Plan, team: Team, t: int, steps: int, run: int) -> None:
-    """Add the weighted parameters of a round to theta-tilde's sum, before the average changes.
-
-    With the step's change d_u at time u, the round's parameters are start + d_0 + ... + d_{u-1}: each change
-    counts in all later ones, which is the weight ``update`` gave it in ``progress``.
-    """
-    start, total = team.central[run], team.weighted_sum[run]
-    agents, dim = len(plan.world), len(start)
-    weight = steps * (plan.offset + t + 0.5 * (steps - 1))
-    for j in range(dim):
-        total[j] += weight * start[j]
-    for agent in range(agents):
-        at = (run * agents + agent) * dim
-        for j in range(dim):
-            total[j] += plan.weights[agent] * team.progress[at + j]
-            team.progress[at + j] = 0.0
-
-
-@piece
-def project(theta: Floats, radius: float) -> None:
-    """Move ``theta`` to the nearest point of the ball of ``radius`` around 0."""
-    largest = 0.0
-    for j in range(len(theta)):
-        largest = max(largest, abs(theta[j]))
-    if largest == 0.0:
+    """End a stretch's k-th round at the server, and weigh the broadcast parameters once for all lanes."""
+    server.settle(plan, team, stretch, k, room.failed_at, room.spread, central, drift)
+    if not (plan.cached and stretch.synchronises):
         return
-    total = 0.0
-    for j in range(len(theta)):
-        total += (theta[j] / largest) ** 2  # squares of theta itself could overflow
-    norm = largest * math.sqrt(total)
-    if norm > radius:
-        for j in range(len(theta)):
-            theta[j] *= radius / norm
+    for run in range(len(team.failed_at)):
+        if team.failed_at[run] == RUNNING:
+            average = team.central[run]
+            team.base[run] = highest(average, U64(0), tables.dim)
+            weigh_all(tables, average, U64(0), team.base[run], team.masses[run], U64(0), room)
 
 
 @piece
@@ -434,12 +343,3 @@ def highest(theta: Floats, origin: int, dim: int) -> float:
     for j in range(dim):
         best = max(best, theta[origin + j])
     return best
-
-
-@piece
-def all_finite(theta: Floats) -> bool:
-    """Whether no parameter has overflowed."""
-    finite = True
-    for j in range(len(theta)):
-        finite &= math.isfinite(theta[j])
-    return finite
