@@ -5,9 +5,7 @@ import numpy as np
 import pytest
 
 import fedsarsa as fs
-from fedsarsa.federation import engines
 from fedsarsa.federation.engines import gym_lanes, stepping
-from fedsarsa.federation.problem import first_state
 
 MADE, CLOSED = [], []
 
@@ -363,22 +361,6 @@ def test_continuous_actions_of_environments():
     for actions in (fs.GridActions(3), fs.RandomActions(4)):
         algo = fs.FedSARSA(fs.TileCoding(4, 3), fs.Softmax(1.0), 0.1, 10, actions=actions)
         assert np.isfinite(algo.train(fleet, 50, runs=1).final).all()
-
-
-def test_a_checkpoint_begins_new_episodes(tmp_path):
-    algo = algorithm()
-    fleet = fs.GymFleet([fs.GymWorld(Corridor)], 0.5)
-    problem = algo.problem(fleet, 100, 1, 0)
-    engine = engines.build("gym", problem, None)
-    state = first_state(problem, np.zeros(problem.features.dim))
-    engine.start(state)
-    engine.advance(state, 50)
-    engine.close()
-    other = engines.build("gym", problem, None)
-    other.advance(state, 50)
-    other.close()
-    assert state.t == 100
-    assert state.theta.max() == pytest.approx(1.0, abs=1e-3)
 
 
 def test_engines_and_worlds_must_fit():

@@ -1,6 +1,10 @@
-"""A training laid down on disk, to go on from as if nothing had happened."""
+"""A training laid down on disk, to go on from as if nothing had happened.
+
+Environments of Gymnasium cannot be laid down: there a training goes on with new episodes.
+"""
 
 import hashlib
+import json
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +60,12 @@ def save(path: Path, mark: str, state: State, records: Synchronisations, known: 
                 "drift": (("run", "record"), records.drift[:, :known]),
             }
             | _episodes(state),
-            attrs={"fedsarsa_file": KIND, "fingerprint": mark, "t": state.t},
+            attrs={
+                "fedsarsa_file": KIND,
+                "fingerprint": mark,
+                "t": state.t,
+                "reports": json.dumps(state.reports),
+            },
         ),
         path,
     )
@@ -71,7 +80,7 @@ def _episodes(state: State) -> dict[str, Any]:
 
 def load(path: Path, mark: str, records: Synchronisations) -> State:
     """Read a checkpoint of the training with this fingerprint, its records into ``records``."""
-    data = _files.read_netcdf(path, KIND, (*ARRAYS, "fingerprint", "t"))
+    data = _files.read_netcdf(path, KIND, (*ARRAYS, "fingerprint", "t", "reports"))
     if data.attrs["fingerprint"] != mark:
         raise ValueError(
             f"{path}: expected a checkpoint of this training, got one of another; "
@@ -90,4 +99,5 @@ def load(path: Path, mark: str, records: Synchronisations) -> State:
         progress=data["progress"].values,
         failed_at=data["failed_at"].values,
         episodes=Episodes(**held) if held else None,
+        reports=json.loads(data.attrs["reports"]),
     )

@@ -167,7 +167,7 @@ class FedSARSA:
             "record_every": record_every,
             "warm_start": theta0 is not None,
         }
-        settings |= {"stopped": reports} if (reports := getattr(trainer, "reports", None)) else {}
+        settings |= {"stopped": state.reports} if state.reports else {}
         return _history(problem, state, records, name, settings, record_every)
 
     def problem(self, fleet: AnyFleet, steps: int, runs: int, seed: int) -> Problem:

@@ -1,7 +1,7 @@
 """A training problem, checked and complete, and the state of its training: what engines work on."""
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,6 +82,8 @@ class State:
         Step at which a run's parameters stopped being finite; such a run is not continued.
     episodes : Episodes or None
         What agents hold in episodic worlds, in place of ``states``.
+    reports : list of dict
+        Of agents whose environments failed: run, agent, step, environment and why.
     """
 
     t: int
@@ -93,6 +95,7 @@ class State:
     progress: Floats
     failed_at: NDArray[np.int64]
     episodes: "Episodes | None" = None
+    reports: list[dict[str, Any]] = field(default_factory=list)
 
 
 @dataclass(eq=False)

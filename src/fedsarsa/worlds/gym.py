@@ -2,14 +2,14 @@
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple, overload
 
 import numpy as np
 
 from fedsarsa import _checks
 from fedsarsa._checks import Floats
-from fedsarsa.worlds import tables
+from fedsarsa.worlds import constructors, tables
 from fedsarsa.worlds.finite import FiniteMDP
 
 MOST_ACTIONS = 4096  # combinations of several action numbers
@@ -93,13 +93,18 @@ class GymWorld:
     @property
     def label(self) -> str:
         """How messages call this environment."""
-        if isinstance(self.make_env, str):
-            name = self.make_env
-        else:
-            name = getattr(self.make_env, "__name__", repr(self.make_env))
-        return name + (
-            f"({', '.join(f'{k}={v!r}' for k, v in self.options.items())})" if self.options else ""
-        )
+        made: Any = self.make_env
+        options, first = self.options, ()
+        if isinstance(made, partial):  # which is never one of another partial
+            made, options, first = made.func, made.keywords | options, made.args
+        name = made if isinstance(made, str) else getattr(made, "__name__", repr(made))
+        given = [*map(repr, first), *(f"{key}={value!r}" for key, value in options.items())]
+        return name + (f"({', '.join(given)})" if given else "")
+
+    @property
+    def constructor(self) -> str:
+        """What makes this environment, with its arguments, in words that are the same in every process."""
+        return constructors.told(self.make_env) + constructors.told(self.options)
 
     def __repr__(self) -> str:
         return f"GymWorld({self.label})"
@@ -261,8 +266,12 @@ class GymFleet(Sequence[GymWorld]):
         return [np.array(one, dtype=space.dtype).reshape(space.shape) for one in itertools.product(*axes)]
 
     def identity(self) -> str:
-        """What tells this fleet from others."""
-        return repr(([world.label for world in self.worlds], self.discount, self.vector))
+        """What tells this fleet from others; see ``unsure``."""
+        return repr(([world.constructor for world in self.worlds], self.discount, self.vector))
+
+    def unsure(self) -> list[int]:
+        """Agents whose constructors have no name of their own: ``identity`` may not tell them from others."""
+        return [i for i, world in enumerate(self.worlds) if constructors.unsure(world.constructor)]
 
     def describe(self) -> dict[str, Any]:
         """The fleet in words and numbers, for records."""

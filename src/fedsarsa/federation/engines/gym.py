@@ -35,7 +35,7 @@ from fedsarsa.worlds.gym import GymFleet
 
 
 class GymEngine:
-    """Trains in environments of Gymnasium. ``reports`` tells of agents that stopped."""
+    """Trains in environments of Gymnasium. ``state.reports`` tells of agents that stopped."""
 
     name: ClassVar[str] = "gym"
 
@@ -46,7 +46,6 @@ class GymEngine:
         self.model = problem.model()
         self.desk = desk(self.model)
         self.stepper: Stepper | None = None
-        self.reports: list[dict[str, Any]] = []
         self.observed = len(self.fleet.bounds[0])
         self.answer = _answering(problem, self.fleet)
         self.flat = len(self.fleet.observation_space.shape) <= 1
@@ -114,7 +113,7 @@ class GymEngine:
         _held(state).stopped_at[run, agent] = step
         self.stale = True
         where = self.fleet[agent].label
-        self.reports.append({"run": run, "agent": agent, "step": step, "environment": where, "why": why})
+        state.reports.append({"run": run, "agent": agent, "step": step, "environment": where, "why": why})
         warnings.warn(
             f"agent {agent} of run {run} stopped at step {step}: {where}: {why}", RuntimeWarning, stacklevel=2
         )
@@ -123,6 +122,7 @@ class GymEngine:
         """Train every run for ``steps`` more steps, in place."""
         problem = self.problem
         if self.stepper is None:  # going on from a checkpoint: environments cannot be saved, and begin anew
+            self._say_what_is_not_known()
             self._begin_all(state, state.t)
         times = np.arange(state.t, state.t + steps)
         step_sizes = step_sizes_at(problem.schedules, times)[problem.schedule_of] * problem.step_factor
@@ -155,6 +155,17 @@ class GymEngine:
             central=np.reshape(rounds, (*shape, problem.features.dim)).swapaxes(0, 1),
             drift=np.reshape(drifts, shape).swapaxes(0, 1),
         )
+
+    def _say_what_is_not_known(self) -> None:
+        """A checkpoint of constructors that have no name may have been written with others."""
+        if unsure := self.fleet.unsure():
+            warnings.warn(
+                f"whether the environments are those of the checkpoint is not known for agents {unsure}: "
+                f"{self.fleet[unsure[0]].constructor} has no name of its own; "
+                "make environments by functions or classes of a module, with options",
+                RuntimeWarning,
+                stacklevel=2,
+            )
 
     def _step(self, state: State, flock: Any, t: int, step_sizes: Floats) -> None:
         """One step of every agent that still learns."""
