@@ -42,7 +42,7 @@ ATTRIBUTES = {
         "max_speed": "max_speed",
         "goal": "goal_position",
     },
-    "MountainCarContinuous": {"power": "power", "max_speed": "max_speed", "goal": "goal_position"},
+    "MountainCarContinuous": {"force": "power", "max_speed": "max_speed", "goal": "goal_position"},
     "Acrobot": {
         "length_1": "LINK_LENGTH_1",
         "mass_1": "LINK_MASS_1",

@@ -17,6 +17,8 @@ class MountainCar(ControlWorld):
 
     Attributes
     ----------
+    force : float
+        Acceleration at full throttle.
     friction : float
         Share of the speed that is lost per step.
     noise : float
@@ -52,7 +54,18 @@ class MountainCar(ControlWorld):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_places(self)
+        places = (self.min_position, self.start_low, self.start_high, self.max_position)
+        if not places[0] <= places[1] <= places[2] <= places[3] or not places[0] < places[3]:
+            raise ValueError(
+                f"{self.label} needs min_position <= start_low <= start_high <= max_position, "
+                f"got {', '.join(f'{place:g}' for place in places)}"
+            )
+        for name, most in (("goal", "max_position"), ("goal_speed", "max_speed")):
+            if getattr(self, name) > getattr(self, most):
+                raise ValueError(
+                    f"{self.label}.{name} must be at most {most}, {getattr(self, most):g}, beyond which the "
+                    f"car never is, got {getattr(self, name)!r}"
+                )
 
     @property
     def packed(self) -> tuple[float, ...]:
@@ -82,16 +95,6 @@ class MountainCar(ControlWorld):
         canvas.goal_position = self.goal
 
 
-def check_places(world: Any) -> None:
-    """Reject places that are not in order along the track."""
-    places = (world.min_position, world.start_low, world.start_high, world.max_position)
-    if not places[0] <= places[1] <= places[2] <= places[3] or not places[0] < places[3]:
-        raise ValueError(
-            f"{world.label} needs min_position <= start_low <= start_high <= max_position, "
-            f"got {', '.join(f'{place:g}' for place in places)}"
-        )
-
-
 @piece
 def reset(p: Floats, x: Floats, u: float) -> None:
     """Draw a first state from a uniform number."""
@@ -100,25 +103,23 @@ def reset(p: Floats, x: Floats, u: float) -> None:
 
 
 @piece
-def move(
-    x: Floats, push: float, gravity: float, friction: float, limit: float, low: float, high: float
-) -> None:
-    """One step along the track under an acceleration ``push``."""
-    position = x[0]
-    speed = x[1] + (push - gravity * math.cos(3.0 * position) - friction * x[1])
+def move(p: Floats, x: Floats, throttle: float, u: float) -> bool:
+    """One step along the track, for this world and its continuous sister; whether the goal is reached."""
+    limit, low, high = p[4], p[5], p[6]
+    push = throttle * p[1] + p[3] * (2.0 * u - 1.0)
+    speed = x[1] + (push - p[0] * math.cos(3.0 * x[0]) - p[2] * x[1])
     speed = min(max(speed, -limit), limit)
-    position = min(max(position + speed, low), high)
+    position = min(max(x[0] + speed, low), high)
     if position == low and speed < 0.0:
         speed = 0.0
     x[0], x[1] = position, speed
+    return position >= p[7] and speed >= p[8]
 
 
 @piece
 def step(p: Floats, x: Floats, action: float, u: float) -> tuple[float, bool]:
     """Move the state; return reward and whether the episode is over."""
-    push = (action - 1.0) * p[1] + p[3] * (2.0 * u - 1.0)
-    move(x, push, p[0], p[2], p[4], p[5], p[6])
-    return -1.0, x[0] >= p[7] and x[1] >= p[8]
+    return -1.0, move(p, x, action - 1.0, u)
 
 
 @piece
