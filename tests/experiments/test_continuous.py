@@ -105,6 +105,7 @@ def test_every_example_is_sound(path):
         (CART.replace("[0.4, 0.6]", '"long"'), "fleet.control.vary.length: Input should be a valid list"),
         (CART.replace("trace_decay = 0.5", "trace_decay = 2.0"), "trace_decay must be a number in [0, 1]"),
         (CART.replace("trace_decay = 0.5", 'actions = { kind = "grid" }'), "actions must be None"),
+        (CART.replace("time_limit", "agents"), "got agents = 30, which belongs in [fleet]"),
         ('[fleet]\nkind = "gym"\nid = "CartPole-v1"', "expected either agents or each"),
     ],
 )

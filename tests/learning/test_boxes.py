@@ -143,6 +143,12 @@ def test_fourier_and_bells_are_their_formulas():
     np.testing.assert_allclose(bells.active(x)[1], raw / raw.sum(), rtol=1e-12)
 
 
+def test_grids_hold_every_combination_on_any_number_of_inputs():
+    frequencies = fs.FourierBasis((1, 0, 2)).on_box(3).points
+    assert frequencies.tolist() == [[a, 0, c] for a in (0, 1) for c in (0, 1, 2)]
+    assert fs.RBF(1).on_box(100).points.tolist() == [[0.5] * 100]
+
+
 def test_what_is_not_a_number_is_clipped_and_counted():
     phi = box_map(fs.TileCoding(), LOW, HIGH, actions=2, joint=False)
     model = episodic_layout.model(phi, fs.Greedy(), np.arange(2.0), (0.0, 1.0), 0.9, 0.0, False, False)
@@ -165,7 +171,20 @@ def test_what_is_not_a_number_is_clipped_and_counted():
         (lambda: fs.RandomActions(10**6), "count must be at most"),
         (lambda: box_map(fs.TileCoding(bins=(2, 3)), LOW, HIGH, 2, False), "bins must be one number or 3"),
         (lambda: box_map(fs.TileCoding(bounds=((0,), (1,))), LOW, HIGH, 2, False), "bounds must be for 3"),
-        (lambda: box_map(fs.TileCoding(8, 1000), LOW, HIGH, 2, False), "parameters here; at most"),
+        (
+            lambda: box_map(fs.TileCoding(8, 1000), LOW, HIGH, 2, False),
+            "parameters for 3 inputs and 2",
+        ),
+        (
+            lambda: box_map(fs.FourierBasis(9), (0.0,) * 8, (1.0,) * 8, 2, False),
+            "has 100000000 functions",
+        ),
+        (
+            lambda: box_map(fs.RBF(10), (0.0,) * 8, (1.0,) * 8, 2, False),
+            "functions of 8 inputs",
+        ),
+        (lambda: fs.TileCoding(bounds=5), "bounds must be a pair (low, high), got 5"),
+        (lambda: fs.RBF(bounds="ab"), "bounds must be a pair (low, high), got 'ab'"),
         (lambda: box_map(fs.RBF(), (0.0,), (math.inf,), 2, False), r"observations [0] have no bounds"),
     ],
 )

@@ -54,12 +54,41 @@ def test_bounds_may_differ():
         ({"observation": gym.spaces.Dict({"a": gym.spaces.Discrete(2)})}, "FlattenObservation"),
         ({"observation": gym.spaces.Tuple([gym.spaces.Discrete(2)])}, "FlattenObservation"),
         ({"action": gym.spaces.Tuple([gym.spaces.Discrete(2)])}, "TransformAction"),
-        ({"action": gym.spaces.Box(-np.inf, np.inf, (1,))}, "RescaleAction"),
+        ({"action": gym.spaces.Box(-np.inf, np.inf, (1,))}, "actions must be bounded.*TransformAction"),
+        ({"observation": gym.spaces.Text(5)}, "TransformObservation"),
+        ({"observation": gym.spaces.Sequence(gym.spaces.Discrete(2))}, "TransformObservation"),
+        ({"observation": gym.spaces.Graph(gym.spaces.Discrete(2), None)}, "TransformObservation"),
+        (
+            {"observation": gym.spaces.Dict({"a": gym.spaces.Sequence(gym.spaces.Discrete(2))})},
+            "TransformObservation",
+        ),
     ],
 )
 def test_spaces_that_cannot_be_handled_say_what_to_do(options, message):
     with pytest.raises(ValueError, match=message):
         fs.GymFleet([fs.GymWorld(Odd, **options)])
+
+
+class Talking(Odd):
+    """It says a text, and takes any number."""
+
+    def __init__(self):
+        super().__init__(gym.spaces.Text(5), gym.spaces.Box(-np.inf, np.inf, (1,)))
+
+
+def test_the_wrappers_that_messages_name_fit():
+    nested = Odd(gym.spaces.Dict({"a": gym.spaces.Discrete(2), "b": gym.spaces.Box(0, 1, (2,))}))
+    fleet = fs.GymFleet([fs.GymWorld(lambda: gym.wrappers.FlattenObservation(nested))])
+    assert fleet.bounds == ((0.0,) * 4, (1.0,) * 4)
+
+    def made():
+        space = gym.spaces.Box(0, 5, (1,))
+        told = gym.wrappers.TransformObservation(Talking(), lambda text: np.array([len(text)]), space)
+        return gym.wrappers.TransformAction(told, lambda action: action, gym.spaces.Box(-2, 2, (1,)))
+
+    fleet = fs.GymFleet([fs.GymWorld(made)])
+    assert fleet.bounds == ((0.0,), (5.0,))
+    assert fleet.action_bounds == (-2.0, 2.0)
 
 
 def test_other_mistakes():
@@ -154,8 +183,29 @@ def test_actions_of_several_numbers_begin_where_their_space_does():
 
 
 def test_an_environment_that_does_not_exist_is_named():
-    with pytest.raises(ValueError, match="environment 'CartPool-v1' cannot be made"):
-        fs.GymFleet([fs.GymWorld("CartPool-v1")], 0.9)
+    for name, why in (
+        ("CartPool-v1", "CartPool"),
+        ("no_such_module:Cart-v0", "No module named 'no_such_module'"),
+        ("json:Cart-v0", "`Cart` doesn't exist"),
+        ("one:two:three", "too many values"),
+    ):
+        with pytest.raises(ValueError, match=f"environment '{name}' cannot be made: .*{why}"):
+            fs.GymFleet([fs.GymWorld(name)], 0.9)
+
+
+def test_pictures_are_too_many_numbers():
+    picture = gym.spaces.Box(0, 255, (210, 160, 3), np.uint8)
+    fleet = fs.GymFleet([fs.GymWorld(Odd, observation=picture)])
+    for features, message in (
+        (
+            fs.TileCoding(),
+            r"has about 10\^96189 parameters for 100800 inputs and 3 actions; at most 5",
+        ),
+        (fs.FourierBasis(1), r"has about 10\^30344 functions of 100800 inputs; at most 496"),
+        (fs.RBF(2), r"has about 10\^30344 functions of 100800 inputs; at most 496"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            fs.FedSARSA(features).problem(fleet, 1, 1, 0)
 
 
 def test_the_agent_whose_environment_cannot_be_made_is_named():

@@ -32,8 +32,13 @@ class ControlSection(Section):
 
     def build(self, folder: Path) -> control.ControlFleet:  # noqa: ARG002
         """The fleet."""
-        options = self.model_dump(exclude={"kind", "physics"}) | self.physics
-        return control.fleet(**options)
+        options: dict[str, Any] = self.model_dump(exclude={"kind", "physics"})
+        for name in options.keys() & self.physics.keys():
+            raise ValueError(
+                f"fleet.physics must hold physics of {self.world}, got {name} = {self.physics[name]!r}, "
+                "which belongs in [fleet]"
+            )
+        return control.fleet(**(options | self.physics))
 
 
 class GymSection(Section):

@@ -156,7 +156,10 @@ def box_map(
     basis = features.on_box(len(low))
     stack = 1 if joint else actions
     if basis.size * stack > MOST_PARAMETERS:
-        raise ValueError(f"{features!r} has {basis.size * stack} parameters here; at most {MOST_PARAMETERS}")
+        raise ValueError(
+            f"{features!r} has {_many(basis.size * stack)} parameters for {len(low)} inputs and {stack} "
+            f"actions; at most {MOST_PARAMETERS}: observe fewer numbers, or ask for less of each"
+        )
     return BoxMap(basis, np.array(low, dtype=float), np.array(high, dtype=float), stack, joint)
 
 
@@ -164,7 +167,7 @@ def checked_bounds(bounds: Bounds | None) -> Bounds | None:
     """Bounds as two tuples of numbers, low below high."""
     if bounds is None:
         return None
-    if len(bounds) != 2:
+    if not isinstance(bounds, Sequence | np.ndarray) or isinstance(bounds, str) or len(bounds) != 2:
         raise ValueError(f"bounds must be a pair (low, high), got {bounds!r}")
     low, high = (_checks.real_array("bounds", np.atleast_1d(side)) for side in bounds)
     if low.shape != high.shape or low.ndim != 1 or not (low < high).all():
@@ -221,6 +224,21 @@ def coefficients(
     )
 
 
-def grid(axes: Sequence[Floats]) -> Floats:
-    """All combinations of the numbers on the axes, (n, inputs)."""
-    return np.ascontiguousarray(np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(axes)))
+def grid(features: ContinuousFeatures, axes: Sequence[Floats]) -> Floats:
+    """All combinations of the numbers on the axes, (n, inputs), the last axis fastest."""
+    count = math.prod(len(axis) for axis in axes)
+    if count * len(axes) > MOST_PARAMETERS:
+        raise ValueError(
+            f"{features!r} has {_many(count)} functions of {len(axes)} inputs; "
+            f"at most {MOST_PARAMETERS // len(axes)}: observe fewer numbers, or ask for less of each"
+        )
+    points, period = np.empty((count, len(axes))), count
+    for i, axis in enumerate(axes):
+        points[:, i] = np.resize(np.repeat(axis, period // len(axis)), count)
+        period //= len(axis)
+    return points
+
+
+def _many(count: int) -> str:
+    """A count as people write it, however large."""
+    return str(count) if count < 10**15 else f"about 10^{math.log10(count):.0f}"

@@ -45,7 +45,7 @@ class FourierBasis(ContinuousFeatures):
     def on_box(self, inputs: int) -> "Cosines":
         """The basis for a number of inputs."""
         orders = spread_out("order", self.order, inputs)  # type: ignore[arg-type]
-        return Cosines(grid([np.arange(order + 1.0) for order in orders]))
+        return Cosines(grid(self, [np.arange(order + 1.0) for order in orders]))
 
 
 @dataclass(frozen=True, eq=False)

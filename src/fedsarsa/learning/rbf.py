@@ -56,7 +56,7 @@ class RBF(ContinuousFeatures):
         counts = spread_out("centres", self.centres, inputs)  # type: ignore[arg-type]
         axes = [np.linspace(0.0, 1.0, count) if count > 1 else np.array([0.5]) for count in counts]
         deviations = np.array([self.width / max(count - 1, 1) for count in counts])
-        return Bells(grid(axes), 0.5 / deviations**2)
+        return Bells(grid(self, axes), 0.5 / deviations**2)
 
 
 @dataclass(frozen=True, eq=False)

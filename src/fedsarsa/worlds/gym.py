@@ -49,7 +49,7 @@ class GymWorld:
         if isinstance(self.make_env, str):
             try:
                 return gymnasium.make(self.make_env, **options)
-            except (gymnasium.error.Error, ImportError) as error:
+            except (gymnasium.error.Error, ImportError, ValueError) as error:
                 raise ValueError(f"environment {self.make_env!r} cannot be made: {error}") from error
         made = self.make_env(**options)
         if not isinstance(made, gymnasium.Env):
@@ -116,10 +116,14 @@ def _observations(space: Any, label: str) -> Any:
     handled = gymnasium.spaces.Box, gymnasium.spaces.Discrete, gymnasium.spaces.MultiDiscrete
     if isinstance(space, (*handled, gymnasium.spaces.MultiBinary)):
         return space
-    wrapper = "gymnasium.wrappers.FlattenObservation"
+    nested = isinstance(space, gymnasium.spaces.Dict | gymnasium.spaces.Tuple)
+    if nested and space.is_np_flattenable:
+        wrapper = "FlattenObservation, as in GymWorld(lambda: FlattenObservation(gym.make(...)))"
+    else:
+        wrapper = "TransformObservation, with a function that makes an array of it, and its Box"
     raise ValueError(
         f"{label}: observations must be Box, Discrete, MultiDiscrete or MultiBinary, got {space}; "
-        f"wrap the environment in {wrapper}, as in GymWorld(lambda: {wrapper.split('.')[-1]}(gym.make(...)))"
+        f"wrap the environment in gymnasium.wrappers.{wrapper}"
     )
 
 
@@ -129,7 +133,7 @@ def _actions(space: Any, label: str) -> Any:
     if isinstance(space, gymnasium.spaces.Box) and not np.isfinite([space.low, space.high]).all():
         raise ValueError(
             f"{label}: actions must be bounded, got {space}; wrap the environment in "
-            "gymnasium.wrappers.RescaleAction or ClipAction"
+            "gymnasium.wrappers.TransformAction with a Box of the actions that are of use"
         )
     if isinstance(space, (gymnasium.spaces.Box, gymnasium.spaces.Discrete, gymnasium.spaces.MultiDiscrete)):
         return space

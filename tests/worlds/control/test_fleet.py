@@ -68,6 +68,12 @@ def test_a_printed_fleet_says_who_got_what():
         ({"length": math.nan}, "CartPole.length must be a positive number, got nan"),
         ({"time_limit": 0}, "CartPole.time_limit must be an integer of at least 1, got 0"),
         ({"spread": 1.5}, "spread must be a number in"),
+        ({"vary": ["length"]}, "vary must be a dict of names and ranges or lists, got ['length']"),
+        (
+            {"vary": {"length": (-1e308, 1e308)}},
+            "vary['length'] must have a range of ordinary size, got",
+        ),
+        ({"spread": 0.5, "gravity": 1.7e308}, "gravity must have a range of ordinary size"),
         ({"discount": 0.0}, "discount must be a number in"),
     ],
 )
@@ -90,6 +96,12 @@ def test_other_mistakes_are_named():
         fs.control.CartPole(pole_mass=1e200, length=1e200)
     with pytest.raises(ValueError, match="min_position <= start_low"):
         fs.control.MountainCar(start_low=-2.0)
+    with pytest.raises(ValueError, match=r"MountainCar.goal must be at most max_position, 0.6, .* got 3.0"):
+        fs.control.MountainCar(goal=3)
+    with pytest.raises(ValueError, match=r"goal_speed must be at most max_speed, 0.07, .* got 1.0"):
+        fs.control.MountainCarContinuous(goal_speed=1.0)
+    with pytest.raises(ValueError, match=r"Acrobot.height must be below 2, .* got 2.0"):
+        fs.control.Acrobot(height=2.0)
 
 
 def test_friction_and_noise_act():

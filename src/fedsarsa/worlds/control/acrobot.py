@@ -66,6 +66,11 @@ class Acrobot(ControlWorld):
     signed: ClassVar[frozenset[str]] = frozenset({"height"})
     varied: ClassVar[tuple[str, ...]] = ("gravity", "length_1", "length_2", "mass_1", "mass_2", "torque")
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.height >= 2:
+            raise ValueError(f"Acrobot.height must be below 2, where the tip ends, got {self.height!r}")
+
     @property
     def packed(self) -> tuple[float, ...]:
         """Physics in the order that ``rates`` and ``step`` read."""

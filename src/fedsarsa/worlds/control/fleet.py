@@ -1,5 +1,6 @@
 """Fleets of control worlds: who got which physics."""
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any, overload
@@ -144,7 +145,9 @@ def fleet(
     """
     kind = WORLDS[_checks.choice("world", world, WORLDS)]
     valid = [field.name for field in fields(kind)]  # type: ignore[arg-type]
-    vary = dict(vary or {})
+    vary = {} if vary is None else vary
+    if not isinstance(vary, Mapping):
+        raise TypeError(f"vary must be a dict of names and ranges or lists, got {vary!r}")
     for name in [*vary, *physics]:
         if name not in valid:
             hint = _checks.nearest(name, valid)
@@ -162,7 +165,7 @@ def fleet(
             columns[name] = _column(name, vary[name], count, rng)
         elif spread > 0 and name in kind.varied:
             middle = getattr(base, name)
-            columns[name] = rng.uniform((1 - spread) * middle, (1 + spread) * middle, count).tolist()
+            columns[name] = _drawn(name, (1 - spread) * middle, (1 + spread) * middle, count, rng)
     worlds = []
     for agent in range(count):
         try:
@@ -195,4 +198,11 @@ def _column(name: str, given: Any, count: int, rng: np.random.Generator) -> list
     low, high = (_checks.number(f"vary[{name!r}]", end) for end in given)
     if low > high:
         raise ValueError(f"vary[{name!r}] must have low <= high, got {given!r}")
+    return _drawn(f"vary[{name!r}]", low, high, count, rng)
+
+
+def _drawn(name: str, low: float, high: float, count: int, rng: np.random.Generator) -> list[Any]:
+    """One quantity of every agent, uniform between two ends."""
+    if not math.isfinite(high - low):
+        raise ValueError(f"{name} must have a range of ordinary size, got {low!r} to {high!r}")
     return rng.uniform(low, high, count).tolist()
