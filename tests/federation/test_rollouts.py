@@ -1,3 +1,5 @@
+import tracemalloc
+
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -94,6 +96,88 @@ def test_policy_and_environment_have_streams_of_their_own():
     # Means of 400 fair coins: 0.1 is four standard deviations.
     assert (abs(played.mean_return - 0.5) < 0.1).all()
     assert not played.returns[0].equals(played.returns[1])
+
+
+def test_rollouts_hold_one_episode_at_a_time():
+    group = fs.control.fleet("Acrobot", 4, time_limit=5)
+    algo = fs.FedSARSA(fs.TileCoding(2, 3), fs.Greedy(), trace_decay=0.9)
+    theta = np.zeros(algo.problem(group, 1, 1, 0).features.dim)
+    few = fs.rollouts(group, algo, theta, 2)
+    tracemalloc.start()
+    try:
+        many = fs.rollouts(group, algo, theta, 50)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 10 * theta.nbytes  # parameters and traces of all episodes were 600 times as much
+    np.testing.assert_array_equal(many.returns[:, :2], few.returns)
+
+
+class Faulty(gym.Env):
+    """Episodes of five steps; at one step of all it answers something else, or raises."""
+
+    observation_space = gym.spaces.Box(0.0, 1.0, (1,))
+    action_space = gym.spaces.Discrete(2)
+
+    def __init__(self, wrong_at=None, wrong=None):
+        self.wrong_at, self.wrong, self.t = wrong_at, wrong, 0
+
+    def reset(self, *, seed=None, options=None):
+        self.began = self.t
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        self.t += 1
+        if self.t != self.wrong_at:
+            return np.zeros(1, np.float32), 1.0, self.t - self.began == 5, False, {}
+        if self.wrong is None:
+            raise OSError("the cable came off")
+        return self.wrong
+
+
+SEEN = np.zeros(1, np.float32)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (None, "Traceback.*the cable came off"),
+        ((np.full(1, np.nan), 1.0, True, False, {}), "observation must be 1 finite numbers, got array"),
+        ((np.zeros(2), 1.0, False, False, {}), "observation must be 1 finite numbers, got array"),
+        ((None, 1.0, False, False, {}), "observation must be 1 finite numbers, got None"),
+        ((SEEN, np.inf, False, False, {}), "reward must be finite, got inf"),
+        ((SEEN, 1.0, False, {}), "which is not as its spaces say"),
+    ],
+)
+def test_environments_that_fail_are_named_and_the_others_are_played(wrong, message):
+    worlds = [fs.GymWorld(Faulty), fs.GymWorld(Faulty, wrong_at=13, wrong=wrong), fs.GymWorld(Faulty)]
+    algo = fs.FedSARSA(fs.TileCoding(1, 1), fs.Greedy())
+    where = r"(?s)agent 1 stopped in episode 2, step 2: Faulty\(wrong_at=13"
+    with pytest.warns(RuntimeWarning, match=f"{where}.*{message}"):
+        played = fs.rollouts(fs.GymFleet(worlds, 0.9), algo, np.zeros(4), 4)
+    np.testing.assert_array_equal(played.returns, [[5.0] * 4, [5.0, 5.0, np.nan, np.nan], [5.0] * 4])
+    np.testing.assert_array_equal(played.mean_return, [5.0, np.nan, 5.0])
+    np.testing.assert_array_equal(played.lengths, [[5] * 4, [5, 5, 2, 0], [5] * 4])
+
+
+def test_episodes_without_an_end_are_cut_and_named(monkeypatch):
+    monkeypatch.setattr("fedsarsa.federation.rollout.LONGEST", 4)
+    algo = fs.FedSARSA(fs.TileCoding(1, 1), fs.Greedy())
+    with pytest.warns(RuntimeWarning, match="agent 0: 3 episodes of Faulty were cut after 4 steps"):
+        played = fs.rollouts(fs.GymFleet([fs.GymWorld(Faulty)], 0.9), algo, np.zeros(4), 3)
+    np.testing.assert_array_equal(played.returns, [[4.0] * 3])
+    monkeypatch.setattr("fedsarsa.federation.rollout.LONGEST", 5)
+    fs.rollouts(fs.GymFleet([fs.GymWorld(Faulty)], 0.9), algo, np.zeros(4), 3)  # ended in time: no warning
+
+
+def test_states_of_control_worlds_that_are_not_finite_are_named():
+    group = fs.control.fleet("CartPole", 2, vary={"force": [10.0, 1e300]})
+    algo = fs.FedSARSA(fs.TileCoding(2, 2), fs.Greedy())
+    dim = algo.problem(group, 1, 1, 0).features.dim
+    with pytest.warns(RuntimeWarning, match="agent 1: states or rewards of CartPole.*did not stay finite"):
+        played = fs.rollouts(group, algo, np.zeros(dim), 3)
+    assert np.isfinite(played.returns[0]).all()
+    assert np.isnan(played.mean_return[1])
 
 
 def test_numbers_beyond_an_agents_reach_are_clipped():

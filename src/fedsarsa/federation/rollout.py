@@ -1,6 +1,8 @@
 """What a learned parameter is worth in episodic worlds: episodes are played, and nothing is learned."""
 
 import math
+import warnings
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,11 +15,12 @@ from fedsarsa._checks import Floats
 from fedsarsa._numba import U64, kernel
 from fedsarsa.federation.engines.compiled import announced
 from fedsarsa.federation.engines.control_lanes import Control, Herd, first_state
+from fedsarsa.federation.engines.stepping import Failure, Here
 from fedsarsa.federation.episodic import EpisodicProblem, flock
 from fedsarsa.federation.fedsarsa import FedSARSA
 from fedsarsa.federation.options import EpisodicFleet, any_fleet
-from fedsarsa.federation.problem import first_state as empty_state
 from fedsarsa.learning import episodic, random
+from fedsarsa.learning.boxes import Integers
 from fedsarsa.learning.episodic_layout import Desk, Model, desk
 from fedsarsa.learning.policies import Greedy, Policy
 from fedsarsa.worlds.control import ControlFleet, dynamics
@@ -52,6 +55,9 @@ def rollouts(
     xarray.Dataset
         ``returns`` and ``lengths`` (agent, episode); ``mean_return``, ``margin`` (half the width of its 95%
         confidence interval) and ``mean_length`` over ``agent``.
+
+    An environment that fails, or answers with what is not finite, is warned of; its agent's returns are NaN
+    from that episode on. Environments without a time limit are cut after 100 000 steps, with a warning.
     """
     fleet = any_fleet(fleet)  # type: ignore[assignment]
     episodes = _checks.integer("episodes", episodes, least=1)
@@ -79,56 +85,57 @@ def rollouts(
 
 
 def parameters_of(problem: EpisodicProblem, theta: ArrayLike) -> Floats:
-    """Every agent's parameter, (N, d)."""
+    """The common parameter, (1, d), or every agent's, (N, d)."""
     given = _checks.labelled("theta", theta, [("d",), ("agent", "d")])
     shapes = (problem.features.dim,), (problem.agents, problem.features.dim)
     if given.shape not in shapes:
         raise ValueError(f"theta must have shape {shapes[0]} or {shapes[1]}, got {given.shape}")
-    return np.array(np.broadcast_to(given, shapes[1]))
+    return np.array(given).reshape(-1, problem.features.dim)
 
 
-def _play_control(problem: EpisodicProblem, policy: Policy, theta: Floats) -> tuple[Floats, Any]:
-    """Returns and lengths (N, episodes) in control worlds; a run is an episode."""
+def _play_control(problem: EpisodicProblem, policy: Policy, theta: Floats) -> tuple[Floats, Integers]:
+    """Returns and lengths (N, episodes) in control worlds."""
     fleet = problem.fleet
     assert isinstance(fleet, ControlFleet)
-    model = problem.model(policy)
-    state = empty_state(problem, theta)
-    assert state.episodes is not None
-    lanes = problem.runs * problem.agents
-    herd = Herd(
-        flock=flock(state.episodes, state.actions, slice(None)),
-        physical=state.episodes.physical.reshape(lanes, -1),
-        theta=theta,
-        progress=np.empty((lanes, 0)),
-    )
-    control = Control(
-        fleet.world.kind, pack(fleet.worlds), np.array([world.time_limit for world in fleet]), 1, 1
-    )
+    # Every agent holds one episode at a time and learns nothing: there is no need for more memory.
+    one = replace(problem, runs=1, trace_decay=0.0)
+    model, held = one.model(policy), one.first_episodes()
+    lanes = flock(held, np.zeros((1, problem.agents), np.uint32), slice(None))
+    herd = Herd(lanes, held.physical[0], theta, np.empty((problem.agents, 0)))
+    limits = np.array([world.time_limit for world in fleet])
+    control = Control(fleet.world.kind, pack(fleet.worlds), limits, 1, 1)
+    shape = (problem.agents, problem.runs)
+    returns, lengths = np.empty(shape), np.empty(shape, np.int64)
     with announced():
-        _roll(control, model, herd, U64(problem.seed ^ EVALUATION), desk(model))
-    shape = (problem.runs, problem.agents)
-    return herd.flock.gain.reshape(shape).T.copy(), herd.flock.elapsed.reshape(shape).T.copy()
+        for episode in range(problem.runs):
+            _roll(control, model, herd, U64(problem.seed ^ EVALUATION), episode, desk(model))
+            sound = np.isfinite(held.physical[0]).all(axis=1)
+            returns[:, episode] = np.where(sound, lanes.gain, math.nan)
+            lengths[:, episode] = lanes.elapsed
+    for agent in np.flatnonzero(~np.isfinite(returns).all(axis=1)).tolist():
+        _warn(f"agent {agent}: states or rewards of {fleet[agent]} did not stay finite")
+    return returns, lengths
 
 
 @kernel
-def _roll(control: Control, model: Model, herd: Herd, seed: int, desk: Desk) -> None:
-    """One episode per lane; ``flock.gain`` and ``flock.elapsed`` are then its return and length."""
-    flock, agents = herd.flock, len(control.physics)
-    for lane in range(len(flock.elapsed)):
-        agent = lane % agents
-        run, stream = U64(lane // agents), U64(agent)
-        x, p, theta = herd.physical[lane], control.physics[agent], herd.theta[agent]
-        first_state(control, herd, lane, seed, run, stream, U64(random.START))
-        episodic.begin(model, flock, lane, theta, seed, run, stream, U64(random.START), desk)
+def _roll(control: Control, model: Model, herd: Herd, seed: int, episode: int, desk: Desk) -> None:
+    """One episode per agent; ``flock.gain`` and ``flock.elapsed`` are then its return and length."""
+    flock, run = herd.flock, U64(episode)
+    for agent in range(len(control.physics)):
+        stream = U64(agent)
+        x, p, theta = herd.physical[agent], control.physics[agent], herd.theta[agent % len(herd.theta)]
+        flock.gain[agent] = 0.0
+        first_state(control, herd, agent, seed, run, stream, U64(random.START))
+        episodic.begin(model, flock, agent, theta, seed, run, stream, U64(random.START), desk)
         for t in range(control.limits[agent]):
             word, _ = random.words(seed, run, stream, U64(t))
-            reward, over = dynamics.step(control.kind, p, x, flock.numbers[lane], random.uniform(word))
-            dynamics.observe(control.kind, p, x, flock.seen[lane])
-            flock.gain[lane] += reward
-            flock.elapsed[lane] = t + 1
+            reward, over = dynamics.step(control.kind, p, x, flock.numbers[agent], random.uniform(word))
+            dynamics.observe(control.kind, p, x, flock.seen[agent])
+            flock.gain[agent] += reward
+            flock.elapsed[agent] = t + 1
             if over:
                 break
-            episodic.begin(model, flock, lane, theta, seed, run, stream, U64(t), desk)
+            episodic.begin(model, flock, agent, theta, seed, run, stream, U64(t), desk)
 
 
 class Player:
@@ -169,25 +176,68 @@ class Player:
         return np.clip(np.full(space.shape, number, space.dtype), space.low, space.high)
 
 
-def _play_gym(problem: EpisodicProblem, policy: Policy, theta: Floats) -> tuple[Floats, Any]:
+class _FailedError(Exception):
+    """What an environment did wrong."""
+
+
+def _play_gym(problem: EpisodicProblem, policy: Policy, theta: Floats) -> tuple[Floats, Integers]:
     """Returns and lengths (N, episodes) in environments of Gymnasium."""
     fleet = problem.fleet
     assert isinstance(fleet, GymFleet)
-    returns, lengths = np.zeros((2, problem.agents, problem.runs))
+    size = len(fleet.bounds[0])
+    actions = None if problem.features.joint else fleet.actions(problem.per_number)
+    shape = (problem.agents, problem.runs)
+    returns, lengths = np.zeros(shape), np.zeros(shape, np.int64)
     for agent, world in enumerate(fleet):
-        player = Player(problem, policy, theta[agent], problem.seed, agent)
-        env = world.make()
-        actions = None if problem.features.joint else fleet.actions(problem.per_number)
+        player = Player(problem, policy, theta[agent % len(theta)], problem.seed, agent)
+        env, episode, cut = Here([world]), 0, 0
         try:
             for episode in range(problem.runs):
-                seen, _ = env.reset(seed=player.world_seed if episode == 0 else None)
-                over = False
+                (answer,) = env.reset([0], [player.world_seed if episode == 0 else None])
+                seen, over = _observed(answer, size), False
                 while not over and lengths[agent, episode] < LONGEST:
-                    action = player.act(seen, actions, env.action_space)
-                    seen, reward, terminated, truncated, _ = env.step(action)
-                    returns[agent, episode] += float(reward)
+                    (answer,) = env.step([0], [player.act(seen, actions, world.spaces.action)])
+                    seen, reward, over = _stepped(answer, size)
+                    returns[agent, episode] += reward
                     lengths[agent, episode] += 1
-                    over = terminated or truncated
+                cut += not over
+        except _FailedError as failed:
+            where = f"episode {episode}, step {lengths[agent, episode]}"
+            returns[agent, episode:] = math.nan
+            _warn(f"agent {agent} stopped in {where}: {world.label}: {failed}")
         finally:
             env.close()
+        if cut:
+            _warn(f"agent {agent}: {cut} episodes of {world.label} were cut after {LONGEST} steps")
     return returns, lengths
+
+
+def _observed(answer: Any, size: int) -> Floats:
+    """An observation, as ``size`` finite numbers."""
+    if isinstance(answer, Failure):
+        raise _FailedError(answer.report)
+    try:
+        seen: Floats = np.ravel(np.asarray(answer, dtype=float))
+    except (TypeError, ValueError):
+        seen = np.full(size, math.nan)
+    if len(seen) != size or not np.isfinite(seen).all():
+        raise _FailedError(f"observation must be {size} finite numbers, got {answer!r}")
+    return seen
+
+
+def _stepped(answer: Any, size: int) -> tuple[Floats, float, bool]:
+    """Observation, reward and whether the episode is over."""
+    if isinstance(answer, Failure):
+        raise _FailedError(answer.report)
+    try:
+        observation, reward, terminated, truncated, _ = answer
+        reward = float(reward)
+    except (TypeError, ValueError) as error:
+        raise _FailedError(f"step answered {answer!r}, which is not as its spaces say: {error}") from None
+    if not math.isfinite(reward):
+        raise _FailedError(f"reward must be finite, got {reward}")
+    return _observed(observation, size), reward, bool(terminated or truncated)
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, RuntimeWarning, stacklevel=4)  # where ``rollouts`` was called
