@@ -138,6 +138,18 @@ def test_coarse_curves_keep_every_episode():
     assert len(figure.axes[0].lines) == 4
 
 
+@pytest.mark.parametrize(("steps", "ends"), [(1000, [335, 670, 1000]), (199, [67, 134, 199]), (2, [1, 2])])
+def test_coarse_curves_end_with_the_training(steps, ends):
+    group = fs.control.fleet("MountainCar", 2, time_limit=1)  # every step is an episode, worth -1
+    history = fs.FedSARSA(fs.TileCoding(2, 2), fs.Softmax(1.0)).train(group, steps, runs=2)
+    history.data["returns"][..., -1] *= 5  # so that a curve without the last bin is another
+    bins = history.data.sizes["bin"]
+    curve = learning_curves.coarse(history, 3)
+    np.testing.assert_array_equal(curve["t"], ends)
+    shares = np.diff(ends, prepend=0)
+    assert float((curve * shares).sum("t").mean()) == pytest.approx(-steps - 4 * steps / bins)
+
+
 @pytest.mark.parametrize(("steps", "runs"), [(5, 1), (5, 2), (300, 1)])
 def test_figures_of_few_episodes_or_none(steps, runs, tmp_path):
     group = fs.control.fleet("Pendulum", 2)

@@ -15,11 +15,14 @@ POINTS = 50  # points of a curve: bins of time are put together
 
 
 def coarse(history: History, points: int = POINTS) -> xr.DataArray:
-    """``history.learning_curve`` with fewer bins of time, each the mean over its episodes."""
+    """``history.learning_curve`` with at most so many points, each the mean over the episodes of its bins.
+
+    Where they cannot all have the same number of bins, the last one has fewer.
+    """
     data = history.data
-    factor = max(1, data.sizes["bin"] // points)
-    grouped = data[["episodes", "returns"]].coarsen(bin=factor, boundary="trim").sum()
-    end = data["bin_end"].coarsen(bin=factor, boundary="trim").max()
+    factor = -(-data.sizes["bin"] // points)
+    grouped = data[["episodes", "returns"]].coarsen(bin=factor, boundary="pad").sum()
+    end = data["bin_end"].coarsen(bin=factor, boundary="pad").max().astype(int)
     curve = (grouped["returns"] / grouped["episodes"].where(grouped["episodes"] > 0)).rename(bin="t")
     return curve.assign_coords(t=end.values).rename("return")
 
