@@ -182,6 +182,63 @@ def test_actions_of_several_numbers_begin_where_their_space_does():
     assert all(Odd.action_space.contains(action) for action in actions)
 
 
+def test_grids_over_integers_hold_each_once():
+    def grid(count, low, high, kind=np.int64):
+        space = gym.spaces.Box(np.array(low, kind), np.array(high, kind), dtype=kind)
+        actions = fs.GymFleet([fs.GymWorld(Odd, action=space)]).actions(count)
+        assert all(space.contains(action) for action in actions)
+        return [action.tolist() for action in actions]
+
+    assert grid(5, [0], [3]) == [[0], [1], [2], [3]]
+    assert grid(3, [-4], [4]) == [[-4], [0], [4]]
+    assert grid(4, [0], [255], np.uint8) == [[0], [85], [170], [255]]
+    assert grid(5, [7], [7]) == [[7]]
+    assert grid(3, [-(2**63)], [2**63 - 1]) == [[-(2**63)], [0], [2**63 - 1]]
+    # Numbers of a different reach: two values of the first, four of the second.
+    assert grid(4, [0, 0], [1, 9]) == [[a, b] for a in (0, 1) for b in (0, 3, 6, 9)]
+
+
+class Dial(Odd):
+    """The reward is what the dials show."""
+
+    def __init__(self):
+        dials = gym.spaces.Box(np.array([0, 0]), np.array([1, 9]), dtype=np.int64)
+        super().__init__(gym.spaces.Discrete(1), dials)
+
+    def reset(self, *, seed=None, options=None):
+        return 0, {}
+
+    def step(self, action):
+        return 0, float(action @ [100, 1]), True, False, {}
+
+
+def test_what_is_learned_on_a_grid_over_integers_is_what_is_played():
+    fleet = fs.GymFleet([fs.GymWorld(Dial)], 0.9, processes=0)
+    algo = fs.FedSARSA(fs.OneHot(), fs.FixedPolicy("uniform"), 1.0, 1, actions=fs.GridActions(4))
+    history = algo.train(fleet, 200, runs=1)
+    values = [100 * a + b for a in (0, 1) for b in (0, 3, 6, 9)]
+    assert [value for value in history.final.values[0] if value] == values[1:]
+    assert fs.rollouts(fleet, algo, history.final[0], 2).mean_return.values.tolist() == [109.0]
+
+
+def test_whole_numbers_are_not_drawn():
+    space = gym.spaces.Box(0, 9, (1,), np.int64)
+    algo = fs.FedSARSA(fs.TileCoding(), actions=fs.RandomActions(4))
+    with pytest.raises(ValueError, match="must be GridActions where an action is a whole number, got Random"):
+        algo.problem(fs.GymFleet([fs.GymWorld(Odd, action=space)]), 1, 1, 0)
+
+
+def test_too_many_actions_are_named():
+    for space, message in (
+        (gym.spaces.Box(-1, 1, (64,)), r"at most 4096 combinations, got more in Box.*with 5 values of each"),
+        (gym.spaces.MultiDiscrete([4] * 32), r"at most 4096 combinations, got more in MultiDiscrete"),
+    ):
+        fleet = fs.GymFleet([fs.GymWorld(Odd, action=space)])
+        candidates = fs.GridActions(5) if fleet.action_count is None else None
+        with pytest.raises(ValueError, match=message):
+            fs.FedSARSA(fs.TileCoding(1, 1), actions=candidates).problem(fleet, 1, 1, 0)
+
+
 def test_an_environment_that_does_not_exist_is_named():
     for name, why in (
         ("CartPool-v1", "CartPool"),

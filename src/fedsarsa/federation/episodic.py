@@ -1,6 +1,5 @@
 """Trainings in episodic worlds: the problem, and what its state holds beyond that of finite worlds."""
 
-import math
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
@@ -74,7 +73,9 @@ class EpisodicProblem(Problem):
     Attributes
     ----------
     candidates : (A,)
-        The actions as numbers; where features are joint, only their number matters.
+        The actions as numbers; where features are joint, and in Gymnasium, only their number matters.
+    per_number : int or None
+        How many values each number of an action may have among the candidates, where they are a grid.
     trace_decay, traces : float, str
         lambda, and whether traces are accumulating or replacing.
     expected : bool
@@ -86,6 +87,7 @@ class EpisodicProblem(Problem):
     fleet: "ControlFleet | GymFleet"  # type: ignore[assignment]
     features: BoxMap  # type: ignore[assignment]
     candidates: Floats
+    per_number: int | None
     action_bounds: tuple[float, float]
     trace_decay: float
     traces: str
@@ -106,12 +108,6 @@ class EpisodicProblem(Problem):
     def step_factor(self) -> float:
         """What step sizes are multiplied by."""
         return 1 / self.active if self.step_per_feature else 1.0
-
-    @property
-    def per_number(self) -> int:
-        """How many values each number of a continuous action has among the candidates."""
-        each: int = round(len(self.candidates) ** (1 / math.prod(self.fleet.action_shape)))
-        return each
 
     def model(self, policy: Policy | None = None) -> episodic_layout.Model:
         """What compiled pieces read of the problem, with its own policy or another."""

@@ -92,6 +92,7 @@ def episodic_problem(algo: "FedSARSA", fleet: EpisodicFleet, common: dict[str, A
         **common,
         features=_features(algo, fleet, len(candidates), joint),
         candidates=candidates,
+        per_number=algo.actions.count if isinstance(algo.actions, GridActions) else None,
         action_bounds=fleet.action_bounds or (0.0, float(len(candidates) - 1)),
         trace_decay=float(algo.trace_decay),
         traces=algo.traces,
@@ -107,15 +108,16 @@ def _candidates(actions: Candidates | None, fleet: EpisodicFleet) -> tuple[Float
             raise ValueError(
                 f"actions must be None where worlds have {fleet.action_count} actions, got {actions!r}"
             )
-        return np.arange(float(fleet.action_count)), False
+        count = len(fleet.actions(None)) if isinstance(fleet, GymFleet) else fleet.action_count
+        return np.arange(float(count)), False
     if actions is None:
         raise ValueError("actions must be GridActions or RandomActions where actions are numbers, got None")
-    if isinstance(fleet, GymFleet) and fleet.action_bounds is None:
-        if not isinstance(actions, GridActions):
-            raise ValueError(
-                f"actions must be GridActions where an action has several numbers, got {actions!r}"
-            )
-        return np.arange(float(len(fleet.actions(actions.count)))), False
+    if isinstance(fleet, GymFleet):
+        if isinstance(actions, GridActions):
+            return np.arange(float(len(fleet.actions(actions.count)))), False
+        if fleet.action_bounds is None or fleet.action_space.dtype.kind in "iu":
+            sort = "several numbers" if fleet.action_bounds is None else "a whole number"
+            raise ValueError(f"actions must be GridActions where an action is {sort}, got {actions!r}")
     assert fleet.action_bounds is not None
     if isinstance(actions, GridActions):
         return actions.numbers(*fleet.action_bounds), False

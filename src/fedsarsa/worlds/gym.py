@@ -1,6 +1,7 @@
 """Environments of Gymnasium as worlds, one per agent. Importing this file does not need Gymnasium."""
 
 import itertools
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property, partial
 from typing import Any, NamedTuple, overload
@@ -159,6 +160,12 @@ def _shared(name: str, spaces: list[Any], lower: Any, upper: Any) -> Any:
     return type(first)(low, high, dtype=first.dtype)
 
 
+def _integers(low: int, high: int, count: int) -> list[int]:
+    """Up to ``count`` integers at nearly equal distances from ``low`` to ``high``, each of them once."""
+    steps = min(count - 1, high - low)
+    return [low + (2 * k * (high - low) + steps) // (2 * steps) for k in range(steps + 1)] if steps else [low]
+
+
 class GymFleet(Sequence[GymWorld]):
     """The environments of N agents, which share their spaces, and one discount.
 
@@ -239,7 +246,7 @@ class GymFleet(Sequence[GymWorld]):
         kind = type(self.action_space).__name__
         if kind == "Discrete":
             return int(self.action_space.n)
-        return int(np.prod(self.action_space.nvec)) if kind == "MultiDiscrete" else None
+        return math.prod(np.ravel(self.action_space.nvec).tolist()) if kind == "MultiDiscrete" else None
 
     @property
     def action_bounds(self) -> tuple[float, float] | None:
@@ -248,13 +255,8 @@ class GymFleet(Sequence[GymWorld]):
             return None
         return float(np.min(self.action_space.low)), float(np.max(self.action_space.high))
 
-    @property
-    def action_shape(self) -> tuple[int, ...]:
-        """The shape of an action."""
-        return tuple(self.action_space.shape)
-
     def actions(self, per_number: int | None) -> list[Any]:
-        """Every action as the environment wants it; ``per_number`` values of each continuous number."""
+        """Every action as the environment wants it; up to ``per_number`` values of each number of a Box."""
         space = self.action_space
         if type(space).__name__ == "Discrete":
             return [int(space.start) + a for a in range(int(space.n))]
@@ -262,11 +264,14 @@ class GymFleet(Sequence[GymWorld]):
             starts = np.ravel(space.start).tolist()
             axes = [range(a, a + int(n)) for a, n in zip(starts, np.ravel(space.nvec), strict=True)]
         else:
-            ends = zip(np.ravel(space.low), np.ravel(space.high), strict=True)
-            axes = [np.linspace(low, high, per_number or 0) for low, high in ends]  # type: ignore[misc]
-        total = int(np.prod([len(axis) for axis in axes]))
-        if total > MOST_ACTIONS:
-            raise ValueError(f"actions have {total} combinations; at most {MOST_ACTIONS} can be candidates")
+            ends = zip(np.ravel(space.low).tolist(), np.ravel(space.high).tolist(), strict=True)
+            spaced: Any = _integers if space.dtype.kind in "iu" else np.linspace
+            axes = [spaced(low, high, per_number) for low, high in ends]
+        if math.prod(len(axis) for axis in axes) > MOST_ACTIONS:
+            raise ValueError(
+                f"actions must have at most {MOST_ACTIONS} combinations, got more in {space}"
+                + (f" with {per_number} values of each number" if per_number else "")
+            )
         return [np.array(one, dtype=space.dtype).reshape(space.shape) for one in itertools.product(*axes)]
 
     def identity(self) -> str:

@@ -62,11 +62,6 @@ class ControlFleet(Sequence[ControlWorld]):
         each = [world.action_bounds for world in self.worlds if world.action_bounds is not None]
         return (min(low for low, _ in each), max(high for _, high in each)) if each else None
 
-    @property
-    def action_shape(self) -> tuple[int, ...]:
-        """The shape of an action: one number."""
-        return (1,)
-
     def identity(self) -> str:
         """All that tells this fleet from others."""
         return repr((self.worlds, self.discount))
