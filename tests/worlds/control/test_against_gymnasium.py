@@ -177,6 +177,45 @@ def test_environments_pass_gymnasiums_check_and_render(name):
     env.close()
 
 
+def picture(world, state, action=None):
+    env = world.to_gymnasium(render_mode="rgb_array")
+    env.reset(seed=0)
+    env.state[: world.state_size], env.last_action = state, action
+    drawn = env.render()
+    env.close()
+    return drawn
+
+
+@pytest.mark.parametrize("name", WORLDS)
+def test_pictures_are_gymnasiums(name):
+    rng = np.random.default_rng(5)
+    theirs = gym.make(WORLDS[name].gymnasium_id, render_mode="rgb_array").unwrapped
+    theirs.reset(seed=0)
+    for action in (None, -1.5, 2.0):
+        theirs.state = rng.uniform(-0.4, 0.4, WORLDS[name].state_size)
+        theirs.last_u = action
+        np.testing.assert_array_equal(picture(WORLDS[name](), theirs.state, action), theirs.render())
+    theirs.close()
+
+
+@pytest.mark.parametrize("length", [0.5, 0.9, 1.0, 1.3, 2.0])
+def test_pictures_show_how_long_a_rod_is(length):
+    drawn = picture(fs.control.Pendulum(length=length), (np.pi / 2, 0.0))
+    columns = np.flatnonzero((drawn != 255).any(axis=(0, 2)))
+    assert drawn.shape == (500, 500, 3)
+    # A level rod: 1.1 of its length to the left of the middle, where 500 pixels are 4.4 lengths of one.
+    assert 250 - columns.min() == pytest.approx(1.1 * length * 500 / 4.4, abs=2)
+
+
+def test_pictures_show_torque_as_a_share_and_links_in_proportion():
+    weak, strong = (picture(fs.control.Pendulum(torque=torque), (1.0, 0.0), torque) for torque in (2.0, 50.0))
+    np.testing.assert_array_equal(weak, strong)
+    state = (1.0, 0.5, 0.0, 0.0)
+    small, large = (picture(fs.control.Acrobot(length_1=a, length_2=2 * a), state) for a in (0.3, 3.0))
+    np.testing.assert_array_equal(small, large)
+    assert (small != picture(fs.control.Acrobot(), state)).any()
+
+
 def test_environments_end_at_the_time_limit_and_by_themselves():
     env = fs.control.MountainCar(time_limit=5).to_gymnasium()
     env.reset(seed=0)

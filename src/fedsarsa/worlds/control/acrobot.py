@@ -101,8 +101,9 @@ class Acrobot(ControlWorld):
         return tuple(-h for h in high), high
 
     def paint(self, canvas: Any) -> None:
-        """The links."""
-        canvas.LINK_LENGTH_1, canvas.LINK_LENGTH_2 = self.length_1, self.length_2
+        """The links' shares of their length: pictures are two long, and their line is at height 1."""
+        half = (self.length_1 + self.length_2) / 2
+        canvas.LINK_LENGTH_1, canvas.LINK_LENGTH_2 = self.length_1 / half, self.length_2 / half
 
 
 @piece

@@ -66,9 +66,7 @@ class ControlEnvironment(gym.Env[Floats, Any]):
             self.canvas.reset()
             self.world.paint(self.canvas)
         self.canvas.state = self.state[: self.world.state_size].copy()
-        self.canvas.last_u = self.last_action  # the pendulum's arrow
-        picture: NDArray[np.uint8] = self.canvas.render()
-        return picture
+        return self.world.draw(self.canvas, self.last_action)
 
     def close(self) -> None:
         """Free what draws."""

@@ -4,11 +4,16 @@ import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from fedsarsa._checks import Floats
 from fedsarsa._numba import piece
 from fedsarsa.worlds.control.world import ControlWorld
 
 KIND = 4
+FRAME = 500  # pixels across a picture, as Gymnasium's
+SHORTEST, LONGEST = 0.2, 2.0  # rods that are drawn in proportion; those beyond would hardly fit
 
 
 @dataclass(frozen=True)
@@ -82,8 +87,17 @@ class Pendulum(ControlWorld):
         return -self.torque, self.torque
 
     def paint(self, canvas: Any) -> None:
-        """Length and torque."""
-        canvas.l, canvas.max_torque = self.length, self.torque
+        """Gymnasium's rod is always as long as its sheet allows: a longer one needs a larger sheet."""
+        canvas.screen_dim = 2 * round(FRAME / 2 * min(max(self.length, SHORTEST), LONGEST))
+
+    def draw(self, canvas: Any, action: float | None) -> NDArray[np.uint8]:
+        """The middle of the sheet; an arrow shows the torque as a share of the largest."""
+        canvas.last_u = None if action is None else 2 * min(max(action / self.torque, -1.0), 1.0)
+        sheet = super().draw(canvas, action)
+        edge, cut = max(0, (FRAME - len(sheet)) // 2), max(0, (len(sheet) - FRAME) // 2)
+        picture = np.full((FRAME, FRAME, 3), 255, np.uint8)
+        picture[edge : FRAME - edge, edge : FRAME - edge] = sheet[cut : cut + FRAME, cut : cut + FRAME]
+        return picture
 
 
 @piece

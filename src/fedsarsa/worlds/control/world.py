@@ -4,6 +4,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedsarsa import _checks
 from fedsarsa._checks import Floats
@@ -95,6 +96,11 @@ class ControlWorld:
 
     def paint(self, canvas: Any) -> None:
         """Give the physics that are seen to Gymnasium's own environment, which draws the picture."""
+
+    def draw(self, canvas: Any, action: float | None) -> NDArray[np.uint8]:  # noqa: ARG002
+        """A picture (height, width, 3) of the state in ``canvas``, after ``action``."""
+        picture: NDArray[np.uint8] = canvas.render()
+        return picture
 
     def to_gymnasium(self, render_mode: str | None = None) -> "gymnasium.Env[Any, Any]":
         """The world as an environment of Gymnasium: the same physics, in float64."""
