@@ -153,6 +153,11 @@ def test_constructors_without_a_name_go_on_with_a_word(interrupted, make):
         algo.train(group, STEPS, runs=1, checkpoint=path)
 
 
+def test_the_order_of_options_does_not_matter():
+    one, two = fs.GymWorld(Line, fails_at=3, reward=2.0), fs.GymWorld(Line, reward=2.0, fails_at=3)
+    assert fleet(one).identity() == fleet(two).identity()
+
+
 def test_labels_of_partials_name_what_they_call():
     world = fs.GymWorld(partial(partial(Line, 7), reward=2.0), reward=3.0)
     assert world.label == "Line(7, reward=3.0)"

@@ -24,7 +24,7 @@ def told(value: Any) -> str:
     if isinstance(value, np.ndarray):  # printed, it would lose digits
         return f"{value.dtype}{value.tolist()}"
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{key!r}: {told(value[key])}" for key in value) + "}"
+        return "{" + ", ".join(f"{key!r}: {told(value[key])}" for key in sorted(value, key=repr)) + "}"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(told(item) for item in value) + "]"
     return _ADDRESS.sub(" at ?", repr(value))
