@@ -20,7 +20,7 @@ class Vectors:
     def __init__(self, worlds: Sequence[GymWorld]) -> None:
         alike: dict[str, list[int]] = {}
         for lane, world in enumerate(worlds):
-            alike.setdefault(world.label, []).append(lane)
+            alike.setdefault(world.constructor, []).append(lane)
         self.groups = list(alike.values())
         self.place = {lane: (g, k) for g, group in enumerate(self.groups) for k, lane in enumerate(group)}
         self.environments: list[Any] = []
