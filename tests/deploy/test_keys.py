@@ -1,23 +1,18 @@
 """Certificates, keys and doors: what is refused, and how it is said."""
 
-import asyncio
-import inspect
 import re
+import resource
 import shutil
 import socket
 import ssl
-import subprocess
-import sys
 import threading
-import time
-from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
 
 from fedsarsa.cli import app as command
-from fedsarsa.deploy import app, files, guards, keys, node, server
-from fedsarsa.deploy.processes import Processes, check_free, free_port
+from fedsarsa.deploy import files, keys, node, server
+from fedsarsa.deploy.processes import check_free, free_port
 from tests.deploy.federations import CONFIG
 
 
@@ -76,6 +71,61 @@ def test_an_expired_certificate_is_renewed_by_the_same_authority(home):
     keys.make_server(home, ["localhost"])
     keys.check_server(home)
     assert (home / "ca.crt").read_bytes() == authority
+
+
+def expire(path, home):
+    """Make the certificate of an authority one that has ended."""
+    authority = keys.load_pem_private_key((home / "ca.key").read_bytes(), None)
+    path.write_bytes(keys._authority(authority, days=0).public_bytes(keys.Encoding.PEM))
+
+
+def test_an_expired_authority_is_renewed_and_nodes_are_told(home, tls, tmp_path):
+    mine = tmp_path / "ca.crt"
+    shutil.copy(home / "ca.crt", mine)
+    expire(home / "ca.crt", home)
+    with pytest.raises(
+        ValueError, match=r"ca.crt: .* valid now, .*; .* makes a new one, which every node needs"
+    ):
+        keys.check_server(home)
+    with pytest.raises(ValueError, match=r"ca.crt: .* valid now, .*; ask for the server's new one"):
+        keys.check_authority(home / "ca.crt")
+    keys.make_server(home, ["localhost"])
+    keys.check_server(home)
+    keys.check_authority(home / "ca.crt")
+    # The authority's key is the same: certificates that nodes have are good until their own end.
+    keys.check_reachable("127.0.0.1", tls, home / "ca.crt")
+    keys.check_reachable("127.0.0.1", tls, mine)
+
+
+def test_an_authority_lasts_as_long_as_what_it_signs(home):
+    before = (home / "ca.crt").read_bytes()
+    keys.make_server(home, ["localhost"], days=20 * 365)
+    assert (home / "ca.crt").read_bytes() != before
+    last = [keys._read(home / name).not_valid_after_utc for name in ("ca.crt", "server.crt")]
+    assert last[0] >= last[1]
+
+
+def test_public_keys_are_named_after_their_agents(home, tmp_path):
+    nodes = home / "nodes"
+    nodes.mkdir()
+    for number in range(2):
+        shutil.copy(
+            keys.make_node(files.private_directory(tmp_path / f"node{number}")), nodes / f"{number}.pub"
+        )
+    assert sorted(keys.read_nodes(home, agents=2)) == [0, 1]
+    with pytest.raises(ValueError, match=r"1.pub: expected the number of an agent below 1 for a name, got 1"):
+        keys.read_nodes(home, agents=1)
+    for name, content, message in (
+        ("alice", "", "expected the number of an agent below 3 for a name, got alice"),
+        ("02", "", "expected the number of an agent below 3 for a name, got 02"),
+        ("2", "nonsense", "expected a node's public key"),
+        ("2", (nodes / "0.pub").read_text(), "expected a key of its own, got that of 0.pub"),
+    ):
+        path = nodes / f"{name}.pub"
+        path.write_text(content)
+        with pytest.raises(ValueError, match=rf"{name}.pub: {message}"):
+            keys.read_nodes(home, agents=3)
+        path.unlink()
 
 
 @pytest.fixture
@@ -157,7 +207,10 @@ def test_bad_input_to_the_commands_is_one_sentence(home, tmp_path):
             ("deploy", "server", config, "--home", fresh),
             "ca.crt: no such file; make one with",
         ),
-        (("deploy", "server", config, "--home", home), "nodes: expected the agents' public keys"),
+        (
+            ("deploy", "server", config, "--home", home),
+            "nodes: expected the 1 public keys or more that a round needs, got 0; there is no 0.pub, 1.pub",
+        ),
         (
             ("deploy", "server", config, "--home", fresh, "--insecure", "--address", "0.0.0.0:8000"),
             "insecure: expected a loopback address without TLS and node keys, got 0.0.0.0",
@@ -192,99 +245,12 @@ def test_a_port_in_use_is_found_before_anything_is_started(home, tmp_path):
     assert not (tmp_path / "new" / "link.db").exists()
 
 
-# ---- the guards ----
-
-
-def served(client, path, server=("10.0.0.7", 8000)):
-    """Whether a request gets through to the SuperLink, and the status otherwise."""
-    passed, sent = [], []
-
-    async def inside(scope, receive, send):
-        passed.append(scope["path"])
-
-    async def send(message):
-        sent.append(message.get("status"))
-
-    scope = {"type": "http", "path": path, "client": client, "server": server}
-    asyncio.run(guards.FleetOnly(inside)(scope, None, send))
-    return bool(passed) or sent[0]
-
-
-@pytest.mark.parametrize(
-    "path", ["/v1/control/start-run", "/v1/runtime/acquire-task", "/docs", "/", "/v1/fleet"]
-)
-def test_orders_are_taken_on_the_servers_own_machine_alone(path):
-    assert served(("127.0.0.1", 5), path) is True
-    assert served(("::1", 5), path) is True
-    assert served(("10.0.0.7", 5), path) is True  # to its own address, from its own address
-    assert served(("10.0.0.8", 5), path) == 403
-    assert served(None, path) == 403
-    assert served(("nonsense", 5), path) == 403
-
-
-def test_nodes_are_heard_from_anywhere():
-    assert served(("10.0.0.8", 5), "/v1/fleet/pull-messages") is True
-
-
-def test_flower_still_has_the_places_where_the_guards_stand(monkeypatch):
-    from flwr.superlink import extensions, main
-    from flwr.supernode import start_client_internal as inside
-
-    monkeypatch.setattr(extensions, "get_middleware", extensions.get_middleware)
-    monkeypatch.setattr("flwr.superlink.cli.flower_superlink", lambda: None)
-    guards.superlink()
-    assert main._get_middleware()[0].cls is guards.FleetOnly
-    assert "get_fab" in inspect.signature(inside._pull_and_store_message).parameters
-    assert "_pull_and_store_message(" in inspect.getsource(inside.start_client_internal)
-
-
-def test_a_supernode_runs_the_installed_app_and_no_other(monkeypatch, capsys):
-    from flwr.cli.build import build_fab_from_files
-    from flwr.supercore.run import RunNotRunningException
-    from flwr.supernode import start_client_internal as inside
-
-    ours = build_fab_from_files(app.sources())[0]
-    changed = app.sources()
-    changed["fedsarsa_bridge/bridge.py"] += b"import os\n"
-    theirs = build_fab_from_files(changed)[0]
-    monkeypatch.setattr(inside, "_pull_and_store_message", lambda *, get_fab, **rest: get_fab("digest", 1))
-    monkeypatch.setattr("flwr.supernode.cli.flower_supernode", lambda: None)
-    guards.supernode()
-    bundle = SimpleNamespace(content=ours)
-    assert inside._pull_and_store_message(get_fab=lambda digest, run: bundle) is bundle
-    for wrong in (theirs, b"", b"PK nonsense"):
-        with pytest.raises(RunNotRunningException):
-            inside._pull_and_store_message(get_fab=lambda digest, run, w=wrong: SimpleNamespace(content=w))
-    assert "refused to run an app" in capsys.readouterr().err
-
-
-def test_a_killed_parent_leaves_nothing_behind(tmp_path):
-    home = files.private_directory(tmp_path / "home")
-    script = "import time; from pathlib import Path; from fedsarsa.deploy.processes import Processes\n"
-    script += f"processes = Processes(Path({str(home)!r})); print(processes.mark, flush=True)\n"
-    script += "processes.start('child', ['-c', 'import time; time.sleep(60)']); print('up', flush=True)\n"
-    script += "time.sleep(60)"
-    parent = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
-    with parent:
-        watcher = Processes(home)
-        watcher.mark = parent.stdout.readline().strip()
-        parent.stdout.readline()
-        assert len(watcher._marked()) == 1
-        parent.kill()
-    until = time.monotonic() + 5
-    while watcher._marked() and time.monotonic() < until:
-        time.sleep(0.05)
-    assert watcher._marked() == []
-
-
-def test_processes_end_with_all_that_they_started(tmp_path):
-    script = "import subprocess, sys, time; wait = [sys.executable, '-c', 'import time; time.sleep(60)']\n"
-    script += "subprocess.Popen(wait, start_new_session=True); print('up', flush=True); time.sleep(60)"
-    with Processes(files.private_directory(tmp_path / "home")) as processes:
-        processes.start("parent", ["-c", script])
-        while "up" not in processes.last_words("parent"):
-            time.sleep(0.05)
-        assert len(processes._marked()) == 2
-        assert processes.environment["FLWR_TELEMETRY_ENABLED"] == "0"
-        assert processes.environment["FLWR_DISABLE_UPDATE_CHECK"] == "1"
-    assert processes._marked() == []
+def test_a_directory_that_takes_no_more_is_found_before_a_run_is_submitted(tmp_path):
+    server._check_room(tmp_path)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+    try:
+        with pytest.raises(RuntimeError, match=r"nothing can be written \(File too large\); the last"):
+            server._check_room(tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)

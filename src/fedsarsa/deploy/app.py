@@ -1,5 +1,6 @@
 """The Flower app that a deployment runs: the bridge for its nodes, the strategy for its server."""
 
+import tomllib
 from io import BytesIO
 from pathlib import Path
 from zipfile import BadZipFile, ZipFile
@@ -9,9 +10,10 @@ from flwr.cli.build import build_fab_from_files
 from fedsarsa._version import __version__
 
 HERE = Path(__file__).parent
+NAME = "fedsarsa-bridge"
 PYPROJECT = f"""\
 [project]
-name = "fedsarsa-bridge"
+name = "{NAME}"
 version = "{__version__}"
 description = "Hands rounds to fedsarsa agents"
 license = "MIT"
@@ -47,22 +49,30 @@ def sources() -> dict[str, bytes]:
     }
 
 
-def write(folder: Path) -> None:
-    """Write the app where ``flwr run`` can find it."""
-    for name, content in sources().items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
+def bundle() -> bytes:
+    """The app as Flower sends it to those who run it: a Flower App Bundle, which is a zip file."""
+    return build_fab_from_files(sources())[0]
 
 
-def is_ours(bundle: bytes) -> bool:
-    """Whether a Flower App Bundle is this app and nothing else, file by file."""
-    return _unpacked(bundle) == _unpacked(build_fab_from_files(sources())[0])
-
-
-def _unpacked(bundle: bytes) -> dict[str, bytes]:
+def objection(given: bytes) -> str:
+    """Why a Flower App Bundle is not this app and nothing else, file by file; "" if it is."""
+    files = _unpacked(given)
+    if files == _unpacked(bundle()):
+        return ""
     try:
-        with ZipFile(BytesIO(bundle)) as files:
+        project = tomllib.loads(files["pyproject.toml"].decode())["project"]
+        name, version = str(project["name"])[:50], str(project["version"])[:50]
+    except (KeyError, TypeError, ValueError):
+        name, version = "", ""
+    theirs = f"that of fedsarsa {version}" if name == NAME else "one that is not fedsarsa's"
+    if (name, version) == (NAME, __version__):
+        theirs += " with other files"
+    return f"its node runs the app of its own fedsarsa {__version__} alone, and was sent {theirs}"
+
+
+def _unpacked(given: bytes) -> dict[str, bytes]:
+    try:
+        with ZipFile(BytesIO(given)) as files:
             return {name: files.read(name) for name in files.namelist()}
     except BadZipFile:
         return {}

@@ -1,40 +1,64 @@
-"""Flower's SuperLink and SuperNode with a lock on the doors that Flower leaves open.
+"""Flower's SuperLink, SuperNode and SuperExec with a lock on the doors that Flower leaves open.
 
-Without accounts, Flower lets whoever reaches the SuperLink's port submit apps, which nodes then run. So
+Without accounts, Flower lets whoever reaches the SuperLink's port submit apps, which nodes then run. And its
+SuperExec, which starts a process for every task, writes the task's token on that process's command line,
+where every user of the machine can read it. So
 
-- this SuperLink takes orders (the Control and Runtime interfaces) from its own machine alone; from others
-  it answers SuperNodes and nobody else;
-- this SuperNode runs the app of the installed fedsarsa and no other code, whatever it is sent.
+- this SuperLink takes orders (the Control interface) from its own machine alone, and only with the secret
+  of its directory; tasks (the Runtime interface) are handed out there, where Flower asks for the same
+  secret; from elsewhere it answers SuperNodes and nobody else;
+- this SuperNode runs the app of the installed fedsarsa and no other code, whatever it is sent;
+- this SuperExec gives tokens to the processes it starts as an open file without a name.
 
     python -m fedsarsa.deploy.guards superlink ARGUMENTS
     python -m fedsarsa.deploy.guards supernode ARGUMENTS
+    python -m fedsarsa.deploy.guards superexec ARGUMENTS
 """
 
+import hmac
 import ipaddress
+import subprocess
 import sys
+import tempfile
 from collections.abc import Awaitable, Callable, MutableMapping
+from pathlib import Path
 from typing import Any
 
-FLEET = "/v1/fleet/"
+FLEET, RUNTIME = "/v1/fleet/", "/v1/runtime/"
+SECRET_FILE = "--superexec-auth-secret-file"  # Flower's option
+SECRET_HEADER = "x-fedsarsa-secret"
 
 Scope = MutableMapping[str, Any]
 App = Callable[[Scope, Any, Any], Awaitable[None]]
 
 
-class FleetOnly:
-    """Web middleware: from other machines, nothing but the interface for SuperNodes."""
+class Doors:
+    """Web middleware: the interface for SuperNodes is open to all machines, the others to this one.
 
-    def __init__(self, app: App) -> None:
-        self.app = app
+    Nodes sign their requests, and so does the SuperExec that asks for tasks; whoever gives orders must know
+    ``secret``.
+    """
+
+    def __init__(self, app: App, secret: str) -> None:
+        self.app, self.secret = app, secret
 
     async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
         """Pass a request on, or refuse it."""
-        if scope["type"] == "lifespan" or from_here(scope) or scope["path"].startswith(FLEET):
+        if scope["type"] == "lifespan" or self._is_open(scope):
             await self.app(scope, receive, send)
-            return
-        if scope["type"] == "http":
+        elif scope["type"] == "http":
             await send({"type": "http.response.start", "status": 403, "headers": []})
-            await send({"type": "http.response.body", "body": b"orders are taken on this machine alone"})
+            await send({"type": "http.response.body", "body": b"orders are taken from the owner alone"})
+
+    def _is_open(self, scope: Scope) -> bool:
+        path = scope["path"]
+        if path.startswith(FLEET):
+            return True
+        return from_here(scope) and (path.startswith(RUNTIME) or self._knows_secret(scope))
+
+    def _knows_secret(self, scope: Scope) -> bool:
+        given = dict(scope["headers"]).get(SECRET_HEADER.encode(), b"")
+        return hmac.compare_digest(given, self.secret.encode())
 
 
 def from_here(scope: Scope) -> bool:
@@ -52,14 +76,20 @@ def superlink() -> None:
     from flwr.superlink.cli import flower_superlink
     from starlette.middleware import Middleware
 
+    secret = Path(sys.argv[sys.argv.index(SECRET_FILE) + 1]).read_text()
     others = extensions.get_middleware
-    extensions.get_middleware = lambda: (Middleware(FleetOnly), *others())
+    extensions.get_middleware = lambda: (Middleware(Doors, secret=secret), *others())
     flower_superlink()
+
+
+class NotOursError(Exception):
+    """The SuperLink sent an app that is not the installed fedsarsa's."""
 
 
 def supernode() -> None:
     """Run ``flower-supernode``, guarded."""
-    from flwr.supercore.run import RunNotRunningException
+    from flwr.app import Error, Message
+    from flwr.common.constant import ErrorCode
     from flwr.supernode import start_client_internal as inside
     from flwr.supernode.cli import flower_supernode
 
@@ -67,24 +97,60 @@ def supernode() -> None:
 
     pull = inside._pull_and_store_message
 
-    def guarded(*, get_fab: Callable[[str, int], Any], **rest: Any) -> int | None:
+    def guarded(*, receive: Callable[[], Any], get_fab: Callable[[str, int], Any], **rest: Any) -> int | None:
+        received: list[Any] = []
+
+        def noted() -> Any:
+            received.append(receive())
+            return received[-1]
+
         def only_ours(digest: str, run: int) -> Any:
             bundle = get_fab(digest, run)
-            if app.is_ours(bundle.content):
-                return bundle
-            print("fedsarsa: refused to run an app that is not this version of fedsarsa's", file=sys.stderr)
-            raise RunNotRunningException  # Flower's word for: leave this message alone
+            if objection := app.objection(bundle.content):
+                raise NotOursError(objection)
+            return bundle
 
-        return pull(get_fab=only_ours, **rest)
+        try:
+            return pull(receive=noted, get_fab=only_ours, **rest)
+        except NotOursError as error:
+            print(f"fedsarsa: refused to run an app: {error}", file=sys.stderr)
+            message, _ = received[-1]
+            reply = Message(Error(ErrorCode.INVALID_FAB, str(error)), reply_to=message)
+            inside._insert_message(reply, rest["state"], rest["object_store"])
+            return int(message.metadata.run_id)
 
     inside._pull_and_store_message = guarded  # type: ignore[assignment]
     flower_supernode()
 
 
+def superexec() -> None:
+    """Run ``flower-superexec``, guarded."""
+    from flwr.supercore.cli import flower_superexec
+    from flwr.supercore.superexec.executor.subprocess_executor import SubprocessExecutor
+
+    SubprocessExecutor.launch = _launch  # type: ignore[method-assign, assignment]
+    flower_superexec()
+
+
+def _launch(_: Any, spec: Any) -> Any:
+    """Start the process of a task, as Flower's executor does but for where the token is."""
+    from flwr.supercore.constant import TASK_TYPE_TO_COMMAND
+    from flwr.supercore.superexec.executor import LaunchResult
+
+    command = [TASK_TYPE_TO_COMMAND[spec.task_type], "--runtime-api-address", spec.runtime_api_address]
+    command += ["--insecure"] if spec.insecure else ["--root-certificates", spec.root_certificates_path]
+    with tempfile.TemporaryFile() as file:
+        file.write(spec.token.encode())
+        file.seek(0)
+        command += ["--token-file", f"/dev/fd/{file.fileno()}", "--parent-pid", str(spec.parent_pid)]
+        subprocess.Popen(command, pass_fds=[file.fileno()])
+    return LaunchResult.accepted()
+
+
 def main() -> None:
     """Take the first argument for the part to run."""
     part = sys.argv.pop(1)
-    {"superlink": superlink, "supernode": supernode}[part]()
+    {"superlink": superlink, "supernode": supernode, "superexec": superexec}[part]()
 
 
 if __name__ == "__main__":

@@ -1,17 +1,20 @@
 """Certificates and node keys: made, renewed and checked, readable by their owner alone.
 
-A server's directory holds ``ca.crt``, which nodes need, and ``ca.key``, ``server.crt``, ``server.key``; a
-node's holds ``node.key``, and ``node.pub``, which the server needs.
+A server's directory holds ``ca.crt``, which nodes need, and ``ca.key``, ``server.crt``, ``server.key``, and
+in ``nodes/`` the public keys of its nodes; a node's holds ``node.key``, and ``node.pub``, which the server
+needs. The secret by which the parts on one machine know each other is drawn anew at every start.
 """
 
 import datetime as dt
 import ipaddress
+import re
+import secrets
 import socket
 import ssl
 from pathlib import Path
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import (
@@ -20,30 +23,36 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
     PublicFormat,
     load_pem_private_key,
+    load_ssh_public_key,
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from fedsarsa.deploy import files
 
 DAYS = 365
-LOCAL = ("localhost", "127.0.0.1")  # the server's own parts speak to it there
+LOCAL = ("localhost", "127.0.0.1", "::1")  # the server's own parts speak to it there
 NEEDED = ("ca.crt", "server.crt", "server.key")
+SECRET = "parts.secret"
 
 
 def make_server(home: Path, hosts: list[str], days: int = DAYS) -> None:
     """A certificate authority and the server's certificate for ``hosts``, names or addresses.
 
-    An authority that is there already signs the new certificate, so that nodes need not be told.
+    An authority that is there already signs the new certificate, so that nodes need not be told. Its own
+    certificate is renewed if it would expire before the server's: nodes need it then, once the one they
+    have expires.
     """
     if (home / "ca.key").exists():
         authority = load_pem_private_key(files.check_secret(home / "ca.key").read_bytes(), None)
-        certificate = x509.load_pem_x509_certificate((home / "ca.crt").read_bytes())
         assert isinstance(authority, ec.EllipticCurvePrivateKey)
     else:
         authority = ec.generate_private_key(ec.SECP384R1())
-        certificate = _authority(authority)
         files.write_private(home / "ca.key", _pem(authority))
-        (home / "ca.crt").write_bytes(certificate.public_bytes(Encoding.PEM))
+    until = dt.datetime.now(dt.UTC) + dt.timedelta(days=days)
+    if not (home / "ca.crt").exists() or _read(home / "ca.crt").not_valid_after_utc < until:
+        made = _authority(authority, max(10 * DAYS, days))
+        (home / "ca.crt").write_bytes(made.public_bytes(Encoding.PEM))
+    certificate = _read(home / "ca.crt")
     key = ec.generate_private_key(ec.SECP384R1())
     names = [_name(host) for host in dict.fromkeys([*hosts, *LOCAL])]
     extra = x509.SubjectAlternativeName(names)
@@ -85,14 +94,9 @@ def check_server(home: Path) -> None:
     authority = _read(home / "ca.crt")
     server = _read(home / "server.crt")
     key = load_pem_private_key(files.check_secret(home / "server.key").read_bytes(), None)
-    for path, certificate in ((home / "ca.crt", authority), (home / "server.crt", server)):
-        now = dt.datetime.now(dt.UTC)
-        if not certificate.not_valid_before_utc <= now <= certificate.not_valid_after_utc:
-            raise ValueError(
-                f"{path}: expected a certificate that is valid now, got one valid from "
-                f"{certificate.not_valid_before_utc:%Y-%m-%d} to {certificate.not_valid_after_utc:%Y-%m-%d}; "
-                "fedsarsa deploy keys server makes a new one"
-            )
+    again = "fedsarsa deploy keys server makes a new one"
+    _check_dates(home / "ca.crt", authority, f"{again}, which every node needs")
+    _check_dates(home / "server.crt", server, again)
     if key.public_key() != server.public_key():
         raise ValueError(f"{home / 'server.key'}: expected the key of server.crt, got another one's")
     try:
@@ -101,6 +105,43 @@ def check_server(home: Path) -> None:
         raise ValueError(
             f"{home / 'server.crt'}: expected a certificate signed by ca.crt, got another's"
         ) from None
+
+
+def check_authority(path: Path) -> Path:
+    """``path`` if it is a certificate by which a node can know the server now."""
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: no such file; expected that of the server")
+    _check_dates(path, _read(path), "ask for the server's new one")
+    return path
+
+
+def read_nodes(home: Path, agents: int) -> dict[int, bytes]:
+    """The public keys in ``nodes/NUMBER.pub`` by the agent's number; files that are nobody's are refused."""
+    found: dict[int, bytes] = {}
+    for path in sorted((home / "nodes").glob("*.pub")):
+        if not re.fullmatch("0|[1-9][0-9]*", path.stem) or int(path.stem) >= agents:
+            raise ValueError(
+                f"{path}: expected the number of an agent below {agents} for a name, got {path.stem}; "
+                "remove it, or name it after its agent"
+            )
+        try:
+            key = load_ssh_public_key(path.read_bytes())
+        except (ValueError, UnsupportedAlgorithm) as error:
+            raise ValueError(f"{path}: expected a node's public key, got: {error}") from None
+        if not isinstance(key, ec.EllipticCurvePublicKey):
+            raise ValueError(f"{path}: expected a key made by fedsarsa deploy keys node, got another kind")
+        raw = key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+        for other, known in found.items():
+            if known == raw:
+                raise ValueError(f"{path}: expected a key of its own, got that of {other}.pub")
+        found[int(path.stem)] = raw
+    return found
+
+
+def new_secret(home: Path) -> Path:
+    """A file with a new secret for the parts of a deployment on this machine."""
+    files.write_private(home / SECRET, secrets.token_hex(32).encode())
+    return home / SECRET
 
 
 def check_reachable(host: str, port: int, authority: Path | None, patience: float = 10.0) -> None:
@@ -143,7 +184,16 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def _authority(key: ec.EllipticCurvePrivateKey) -> x509.Certificate:
+def _check_dates(path: Path, certificate: x509.Certificate, otherwise: str) -> None:
+    first, last = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    if not first <= dt.datetime.now(dt.UTC) <= last:
+        raise ValueError(
+            f"{path}: expected a certificate that is valid now, got one valid from {first:%Y-%m-%d} to "
+            f"{last:%Y-%m-%d}; {otherwise}"
+        )
+
+
+def _authority(key: ec.EllipticCurvePrivateKey, days: int) -> x509.Certificate:
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "fedsarsa authority")])
     uses = dict.fromkeys(
         (
@@ -158,7 +208,7 @@ def _authority(key: ec.EllipticCurvePrivateKey) -> x509.Certificate:
         False,
     )
     return (
-        _builder("fedsarsa authority", name, key, 10 * DAYS)
+        _builder("fedsarsa authority", name, key, days)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(x509.KeyUsage(key_cert_sign=True, crl_sign=True, **uses), critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)

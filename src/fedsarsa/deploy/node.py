@@ -1,16 +1,21 @@
 """An agent's link to the federation: a SuperNode that hands rounds to the agent process beside it."""
 
 import json
-import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 from fedsarsa.deploy import files, keys, wire
 from fedsarsa.deploy.agent import SOCKET
-from fedsarsa.deploy.processes import Processes, check_free, free_port
+from fedsarsa.deploy.guards import SECRET_FILE
+from fedsarsa.deploy.processes import Processes, check_free, free_port, superexec
 
-REFUSED = "Exit Code: 305"  # what Flower says when the SuperLink does not let a node in
+LEASE = "the lease of its last life, about a minute, has not run out"
+REFUSED = {  # Flower's last words when the SuperLink does not let a node in, and what they mean
+    "Failed to activate SuperNode": f"its key is not registered there, or {LEASE}",
+    "SuperNode terminated gracefully": "its key was taken back there, or this machine's clock is more than "
+    "5 seconds ahead of the server's, or 5 minutes behind it",
+}
 LOOK = 0.3  # seconds between two looks at the SuperNode
 
 
@@ -31,33 +36,42 @@ def join(
         raise ValueError(f"insecure: expected a loopback SuperLink without TLS and node keys, got {host}")
     trust = ["--insecure"]
     if not insecure:
-        authority = home / "ca.crt"
-        if not authority.is_file():
-            raise FileNotFoundError(f"{authority}: no such file; expected that of the server")
+        authority = keys.check_authority(home / "ca.crt")
         key = files.check_secret(home / "node.key")
         trust = ["--root-certificates", str(authority), "--auth-supernode-private-key", str(key)]
     keys.check_reachable(host, at, None if insecure else home / "ca.crt")
     port = port or free_port()
     check_free("127.0.0.1", port)
     with Processes(home) as processes:
+        # Tasks are handed out on loopback with a certificate and a secret of this node's own, so that no
+        # other user of the machine can take them, nor give them.
+        local = files.private_directory(home / "local")
+        keys.make_server(local, [], days=10 * keys.DAYS)
+        secret = keys.new_secret(local)
         node = processes.start(
             "supernode",
             [
                 *("-m", "fedsarsa.deploy.guards", "supernode", "--superlink", superlink, *trust),
-                *("--host", "127.0.0.1", "--port", str(port)),
+                *("--host", "127.0.0.1", "--port", str(port), "--isolation", "process"),
+                *("--ssl-ca-certfile", str(local / "ca.crt"), "--ssl-certfile", str(local / "server.crt")),
+                *("--ssl-keyfile", str(local / "server.key"), SECRET_FILE, str(secret)),
                 *("--node-config", f"agent={json.dumps(str(socket))}"),
             ],
         )
+        executor = processes.start("superexec", superexec(f"127.0.0.1:{port}", local / "ca.crt", secret))
         say(f"SuperNode of {socket} joins {superlink}")
-        _wait(node)
-        if REFUSED in processes.last_words("supernode", lines=12):
+        while node.poll() is None and executor.poll() is None:
+            time.sleep(LOOK)
+        if node.poll() is None:
             raise RuntimeError(
-                f"superlink: {superlink} does not let this node in: its key is not registered there, or the "
-                "lease of its last life, about a minute, has not run out"
+                f"the SuperExec ended with code {executor.returncode}: {processes.last_words('superexec')}"
             )
-        raise RuntimeError(
-            f"the SuperNode ended with code {node.returncode}: {processes.last_words('supernode')}"
-        )
+        said = processes.last_words("supernode", lines=40)
+        why = next((why for words, why in REFUSED.items() if words in said), None)
+        if why is not None:
+            raise RuntimeError(f"superlink: {superlink} does not let this node in: {why}")
+        reason = said.partition("Exit Code: ")[2][:300] or processes.last_words("supernode")
+        raise RuntimeError(f"the SuperNode ended with code {node.returncode}: {reason}")
 
 
 def address(text: str) -> tuple[str, int]:
@@ -66,8 +80,3 @@ def address(text: str) -> tuple[str, int]:
     if not host or not port.isdecimal() or not 0 < int(port) < 65536:
         raise ValueError(f"address must be HOST:PORT, got {text!r}")
     return host.strip("[]"), int(port)
-
-
-def _wait(node: subprocess.Popen[bytes]) -> None:
-    while node.poll() is None:
-        time.sleep(LOOK)

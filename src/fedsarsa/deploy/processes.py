@@ -12,11 +12,16 @@ import sys
 import threading
 import time
 from pathlib import Path
-from types import TracebackType
+from types import FrameType, TracebackType
+from typing import Any
 
-FRAME = re.compile("[\u2500-\u257f]")
+from fedsarsa import _files
+from fedsarsa.deploy.guards import SECRET_FILE
+
+COLOUR = re.compile("\x1b\\[[0-9;]*m")
 PATIENCE = 5.0  # seconds between asking a program to end and ending it
 MARK = "FEDSARSA_DEPLOYMENT"
+CLAIM = "processes.lock"  # in a directory, while its programs run
 LIBC = ctypes.CDLL(None)
 SET_PARENT_DEATH_SIGNAL = 1
 
@@ -33,8 +38,15 @@ class Processes:
         self.logs = home / "logs"
         self.logs.mkdir(mode=0o700, exist_ok=True)
         self.started: dict[str, subprocess.Popen[bytes]] = {}
-        inherited = dict(os.environ)
-        inherited.pop("FORWARDED_ALLOW_IPS", None)  # or others could say that they are this machine
+        self.begun: dict[str, int] = {}  # where in its log a program's words begin
+        self.handlers: dict[int, Any] = {}
+        self.claim = _files.claimed(home / CLAIM)
+        # With FORWARDED_ALLOW_IPS others could say that they are this machine.
+        inherited = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith("FLWR_") and name != "FORWARDED_ALLOW_IPS"
+        }
         self.environment = inherited | {
             MARK: f"{os.environ.get(MARK, '')}:{self.mark}",
             "FLWR_HOME": str(home / "flwr"),
@@ -43,12 +55,14 @@ class Processes:
             "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2",  # seconds; one of the waits in a round
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
             "PYTHONUNBUFFERED": "1",
+            "no_proxy": "*",  # parts call each other directly
         }
 
     def start(self, name: str, arguments: list[str]) -> subprocess.Popen[bytes]:
         """Start ``python ARGUMENTS``; what it prints is in logs/NAME.log."""
         descriptor = os.open(self.logs / f"{name}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         with os.fdopen(descriptor, "ab") as log:
+            self.begun[name] = log.tell()
             child = subprocess.Popen(
                 [sys.executable, *arguments],
                 stdin=subprocess.DEVNULL,
@@ -61,36 +75,37 @@ class Processes:
         self.started[name] = child
         return child
 
-    def run(self, arguments: list[str], patience: float = 60.0) -> str:
-        """Run ``python ARGUMENTS`` to its end; what it printed."""
-        done = subprocess.run(
-            [sys.executable, *arguments],
-            capture_output=True,
-            text=True,
-            env=self.environment,
-            timeout=patience,
-            check=False,
-        )
-        if done.returncode:
-            said = FRAME.sub(" ", done.stderr or done.stdout)  # Flower's errors come in boxes
-            raise RuntimeError(" ".join(said.split())[-500:])
-        return done.stdout
-
     def last_words(self, name: str, lines: int = 3) -> str:
-        """The end of a program's log."""
-        return " ".join(
-            (self.logs / f"{name}.log").read_text(errors="replace").split("\n")[-lines - 1 :]
-        ).strip()
+        """The end of what a program has said since it was started."""
+        words = (self.logs / f"{name}.log").read_bytes()[self.begun[name] :].decode(errors="replace")
+        return " ".join(COLOUR.sub("", words).split("\n")[-lines - 1 :]).strip()
 
     def __enter__(self) -> "Processes":
+        self.claim.__enter__()
         if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: leave the block
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self.handlers[number] = signal.signal(number, self._leave)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.stop()
+        try:
+            self._stop_listening()
+        finally:
+            self.stop()
+            self.claim.__exit__(None, None, None)
+            for number, handler in self.handlers.items():
+                signal.signal(number, handler)
+
+    def _leave(self, number: int, frame: FrameType | None) -> None:
+        """Leave the block at the first Ctrl-C or SIGTERM; a second must not interrupt the stopping."""
+        self._stop_listening()
+        signal.default_int_handler(number, frame)
+
+    def _stop_listening(self) -> None:
+        for number in self.handlers:
+            signal.signal(number, signal.SIG_IGN)
 
     def stop(self) -> None:
         """End everything that was started, politely at first."""
@@ -118,6 +133,15 @@ class Processes:
                 if self.mark.encode() in path.read_bytes():
                     found.append(int(path.parent.name))
         return found
+
+
+def superexec(address: str, authority: Path | None, secret: Path) -> list[str]:
+    """The SuperExec that starts a process for every task of the SuperLink or SuperNode at ``address``."""
+    return [
+        *("-m", "fedsarsa.deploy.guards", "superexec", "--runtime-api-address", address),
+        *(["--insecure"] if authority is None else ["--root-certificates", str(authority)]),
+        *(SECRET_FILE, str(secret), "--parent-pid", str(os.getpid())),
+    ]
 
 
 def _end_with_parent() -> None:

@@ -5,17 +5,20 @@ import json
 import os
 import secrets
 import subprocess
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from fedsarsa.deploy import app, config, files, keys, ledger, rules
-from fedsarsa.deploy.processes import Processes, check_free
+from fedsarsa.deploy import app, config, control, files, keys, ledger, rules
+from fedsarsa.deploy.guards import SECRET_FILE
+from fedsarsa.deploy.processes import Processes, check_free, superexec
 from fedsarsa.deploy.server_app import LOCK, OUTCOME
 
 KEYS = "nodes.json"
-FLWR = ["-c", "from flwr.cli.app import app; app()"]
+NAMES = {"superlink": "SuperLink", "superexec": "SuperExec"}
+ROOM = 1 << 16  # bytes that a directory must still take
 START = 60.0  # seconds that a SuperLink, or a run, may take to begin
 TRIES = 5  # runs in a row that may die without finishing a round
 LOOK = 0.3  # seconds between two looks at a run
@@ -30,69 +33,97 @@ def serve(path: Path, home: Path, host: str, port: int, insecure: bool, say: Say
     home = files.private_directory(home)
     if insecure and not keys.is_loopback(host):
         raise ValueError(f"insecure: expected a loopback address without TLS and node keys, got {host}")
+    admitted: dict[int, bytes] = {}
     if not insecure:
         keys.check_server(home)
-        if not any((home / "nodes" / f"{number}.pub").exists() for number in range(settings.agents)):
-            raise FileNotFoundError(
-                f"{home / 'nodes'}: expected the agents' public keys, 0.pub and so on; got none"
-            )
+        admitted = _read_nodes(home, settings, say)
     check_free(host, port)
     here = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
-    _describe(home, here, port, insecure)
-    app.write(home / "app")
-    fresh = not (home / "link.db").exists()
+    address = f"[{here}]:{port}" if ":" in here else f"{here}:{port}"
+    authority = None if insecure else home / "ca.crt"
     with Processes(home) as processes:
-        link = processes.start("superlink", _superlink(home, host, port, insecure))
-        _await_link(processes, link, here, port, None if insecure else home / "ca.crt")
-        if not insecure:
-            _register(processes, home, settings.agents, fresh)
-        # Not before: nodes that wait for this line must find their keys registered.
-        say(f"SuperLink listens on {host}:{port}" + (", insecure" if insecure else ""))
-        (home / OUTCOME).unlink(missing_ok=True)
-        done, tries = -1, 0
-        while tries < TRIES:
-            attempt = secrets.token_hex(8)
-            values = {"home": str(home), "config": str(path.absolute()), "attempt": attempt}
-            values["keys"] = "" if insecure else str(home / KEYS)
-            given = " ".join(f"{name}={json.dumps(value)}" for name, value in values.items())
-            processes.run([*FLWR, "run", str(home / "app"), "here", "--run-config", given])
-            outcome = _watch(home, attempt, link, say)
-            if outcome == "":
-                say(f"all {settings.rounds} rounds are done")
-                return
-            if link.poll() is not None:
-                raise RuntimeError(
-                    f"the SuperLink ended with code {link.returncode}: {processes.last_words('superlink')}"
-                )
-            if outcome is not None:
-                raise RuntimeError(outcome)
-            rounds = _last_round(home)
-            tries = 1 if rounds > done else tries + 1
-            done = rounds
-            say(f"the server app died; going on after round {rounds}")
-        raise RuntimeError(
-            f"the server app died {TRIES} times without finishing a round; see {home / 'logs'}"
+        secret = keys.new_secret(home)
+        link = processes.start("superlink", _superlink(home, host, port, insecure, secret))
+        _await_link(processes, link, here, port, authority)
+        with control.orders(address, authority, secret.read_text()) as orders:
+            values = {"home": str(home), "config": str(path.absolute()), "keys": ""}
+            if not insecure:
+                nodes = {number: {"node": node} for number, node in orders.admit(admitted).items()}
+                files.write_private(home / KEYS, json.dumps(nodes).encode())
+                values["keys"] = str(home / KEYS)
+            processes.start("superexec", superexec(address, authority, secret))
+            # Not before: nodes that wait for this line must find their keys registered.
+            say(f"SuperLink listens on {host}:{port}" + (", insecure" if insecure else ""))
+            _train(orders, values, home, processes, say)
+    say(f"all {settings.rounds} rounds are done")
+
+
+def _read_nodes(home: Path, settings: config.Federation, say: Say) -> dict[int, bytes]:
+    """The keys of the agents that may join, if they are enough for a round."""
+    admitted = keys.read_nodes(home, settings.agents)
+    needed = max(settings.server.at_least, rules.fewest(settings))
+    if settings.server.privacy is not None:
+        needed = rules.sample_size(settings)
+    missing = [f"{number}.pub" for number in range(settings.agents) if number not in admitted]
+    if len(admitted) < needed:
+        raise FileNotFoundError(
+            f"{home / 'nodes'}: expected the {needed} public keys or more that a round needs, "
+            f"got {len(admitted)}; there is no {', '.join(missing)}"
         )
+    if missing:
+        say(f"{home / 'nodes'}: there is no {', '.join(missing)}; agents without a key cannot join")
+    return admitted
 
 
-def _superlink(home: Path, host: str, port: int, insecure: bool) -> list[str]:
+def _train(
+    orders: control.Orders, values: Mapping[str, str], home: Path, processes: Processes, say: Say
+) -> None:
+    """Submit the run, again when it dies, until its last round is done."""
+    (home / OUTCOME).unlink(missing_ok=True)
+    done, tries = -1, 0
+    while tries < TRIES:
+        _check_room(home)
+        attempt = secrets.token_hex(8)
+        orders.run(app.bundle(), {**values, "attempt": attempt})
+        outcome = _watch(home, attempt, processes, say)
+        if outcome == "":
+            return
+        for name, part in processes.started.items():
+            if part.poll() is not None:
+                raise RuntimeError(
+                    f"the {NAMES[name]} ended with code {part.returncode}: {processes.last_words(name)}"
+                )
+        if outcome is not None:
+            raise RuntimeError(outcome)
+        rounds = _last_round(home)
+        tries = 1 if rounds > done else tries + 1
+        done = rounds
+        say(f"the server app died; going on after round {rounds}")
+    raise RuntimeError(f"the server app died {TRIES} times without finishing a round; see {home / 'logs'}")
+
+
+def _check_room(home: Path) -> None:
+    """Refuse to go on in a directory that takes no more, where no server app could say why it died."""
+    try:
+        with tempfile.TemporaryFile(dir=home) as probe:
+            probe.write(bytes(ROOM))
+            probe.flush()
+            os.fsync(probe.fileno())
+    except OSError as error:
+        raise RuntimeError(
+            f"{home}: nothing can be written ({error.strerror}); the last checkpoint is intact"
+        ) from None
+
+
+def _superlink(home: Path, host: str, port: int, insecure: bool, secret: Path) -> list[str]:
     secure = ["--enable-supernode-auth", "--ssl-ca-certfile", str(home / "ca.crt")]
     secure += ["--ssl-certfile", str(home / "server.crt"), "--ssl-keyfile", str(home / "server.key")]
     return [
         *("-m", "fedsarsa.deploy.guards", "superlink", "--host", host, "--port", str(port)),
         *("--database", str(home / "link.db"), "--disable-runtime-dependency-installation"),
+        *("--isolation", "process", SECRET_FILE, str(secret)),
         *(["--insecure"] if insecure else secure),
     ]
-
-
-def _describe(home: Path, host: str, port: int, insecure: bool) -> None:
-    """Tell Flower's command where the SuperLink is."""
-    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    trust = "insecure = true" if insecure else f"root-certificates = {json.dumps(str(home / 'ca.crt'))}"
-    folder = home / "flwr"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    text = f'[superlink]\ndefault = "here"\n\n[superlink.here]\naddress = "{address}"\n{trust}\n'
-    (folder / "config.toml").write_text(text)
 
 
 def _await_link(
@@ -110,25 +141,11 @@ def _await_link(
         time.sleep(LOOK)
 
 
-def _register(processes: Processes, home: Path, agents: int, fresh: bool) -> None:
-    """Admit the nodes whose public keys are in ``nodes/NUMBER.pub``, and note which agent each one is."""
-    path = home / KEYS
-    known = json.loads(path.read_text()) if path.exists() and not fresh else {}
-    for number in range(agents):
-        public = home / "nodes" / f"{number}.pub"
-        if not public.exists() or known.get(str(number), {}).get("key") == public.read_text():
-            continue
-        told = processes.run([*FLWR, "supernode", "register", str(public), "here", "--format", "json"])
-        node = json.loads(told[told.index("{") :])["node-id"]
-        known[str(number)] = {"key": public.read_text(), "node": int(node)}
-        files.write_private(path, json.dumps(known).encode())
-
-
-def _watch(home: Path, attempt: str, link: subprocess.Popen[bytes], say: Say) -> str | None:
+def _watch(home: Path, attempt: str, processes: Processes, say: Say) -> str | None:
     """How the run ended: "" well, a sentence if it gave up, None if it died; ``say`` is told of rounds."""
     begun, seen = time.monotonic(), False
     rounds, told, size = home / ledger.ROUNDS, _last_round(home), 0
-    while link.poll() is None:
+    while all(part.poll() is None for part in processes.started.values()):
         running = is_running(home)
         seen = seen or running
         if rounds.exists() and rounds.stat().st_size != size:

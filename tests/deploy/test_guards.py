@@ -1,0 +1,274 @@
+"""Doors that Flower leaves open: who may give orders, take tasks, and have code run."""
+
+import asyncio
+import hashlib
+import inspect
+import json
+import re
+import stat
+import sys
+import threading
+import time
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from types import SimpleNamespace
+
+import pytest
+
+from fedsarsa.deploy import app, control, guards
+from fedsarsa.deploy.processes import free_port
+
+SECRET = "0123456789abcdef"
+
+
+def served(client, path, server=("10.0.0.7", 8000), secret=""):
+    """Whether a request gets through to the SuperLink, and the status otherwise."""
+    passed, sent = [], []
+
+    async def inside(scope, receive, send):
+        passed.append(scope["path"])
+
+    async def send(message):
+        sent.append(message.get("status"))
+
+    headers = [(b"host", b"x"), (guards.SECRET_HEADER.encode(), secret.encode())]
+    scope = {"type": "http", "path": path, "client": client, "server": server, "headers": headers}
+    asyncio.run(guards.Doors(inside, SECRET)(scope, None, send))
+    return bool(passed) or sent[0]
+
+
+@pytest.mark.parametrize("path", ["/v1/control/start-run", "/docs", "/", "/v1/fleet", "/v1/runtime"])
+def test_orders_are_taken_on_the_servers_own_machine_from_those_who_know_its_secret(path):
+    for here in ("127.0.0.1", "::1", "10.0.0.7"):  # the last: to its own address, from its own address
+        assert served((here, 5), path, secret=SECRET) is True
+        assert served((here, 5), path) == 403
+        assert served((here, 5), path, secret=SECRET[:-1]) == 403
+    for elsewhere in (("10.0.0.8", 5), None, ("nonsense", 5)):
+        assert served(elsewhere, path, secret=SECRET) == 403
+
+
+def test_tasks_are_handed_out_on_the_servers_own_machine_alone():
+    assert served(("127.0.0.1", 5), "/v1/runtime/acquire-task") is True  # Flower asks for the secret
+    assert served(("10.0.0.8", 5), "/v1/runtime/acquire-task", secret=SECRET) == 403
+
+
+def test_nodes_are_heard_from_anywhere():
+    assert served(("10.0.0.8", 5), "/v1/fleet/pull-messages") is True
+
+
+def test_flower_still_has_the_places_where_the_guards_stand(monkeypatch, tmp_path):
+    from flwr.superlink import extensions, main
+    from flwr.supernode import start_client_internal as inside
+
+    (tmp_path / "secret").write_text(SECRET)
+    monkeypatch.setattr(sys, "argv", ["superlink", guards.SECRET_FILE, str(tmp_path / "secret")])
+    monkeypatch.setattr(extensions, "get_middleware", extensions.get_middleware)
+    monkeypatch.setattr("flwr.superlink.cli.flower_superlink", lambda: None)
+    guards.superlink()
+    outermost = main._get_middleware()[0]
+    assert outermost.cls is guards.Doors
+    assert outermost.kwargs == {"secret": SECRET}
+    assert "get_fab" in inspect.signature(inside._pull_and_store_message).parameters
+    assert "_pull_and_store_message(" in inspect.getsource(inside.start_client_internal)
+
+
+# ---- a node runs its own app alone ----
+
+
+def sent_to_a_node(monkeypatch, bundle):
+    """What a SuperNode holds after it was asked to run a bundle: the tasks, and its reply if any."""
+    from flwr.app import Metadata, RecordDict
+    from flwr.app.message import make_message
+    from flwr.common.constant import SUPERLINK_NODE_ID
+    from flwr.supercore.fab import Fab
+    from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects, get_object_tree
+    from flwr.supercore.object_store import ObjectStoreFactory
+    from flwr.supercore.run import Run
+    from flwr.supernode import start_client_internal as inside
+    from flwr.supernode.nodestate import NodeStateFactory
+
+    monkeypatch.setattr(inside, "_pull_and_store_message", inside._pull_and_store_message)
+    monkeypatch.setattr("flwr.supernode.cli.flower_supernode", lambda: None)
+    guards.supernode()
+    stores = ObjectStoreFactory()
+    state, store = NodeStateFactory(objectstore_factory=stores).state(), stores.store()
+    state.set_node_id(7)
+    metadata = Metadata(1, "", SUPERLINK_NODE_ID, 7, "", "", time.time(), 60.0, "train")
+    message = make_message(metadata, RecordDict())
+    message.metadata.__dict__["_message_id"] = message.object_id
+    parts = get_all_nested_objects(message)
+    run = Run.create_empty(1)
+    run.fab_hash = hashlib.sha256(bundle).hexdigest()
+    ran = inside._pull_and_store_message(
+        state=state,
+        object_store=store,
+        node_config={},
+        receive=lambda: (message, get_object_tree(message)),
+        get_run=lambda number: run,
+        get_fab=lambda digest, number: Fab(digest, bundle, {}),
+        pull_object=lambda number, digest: parts[digest].deflate(),
+        confirm_message_received=lambda number, digest: None,
+        trusted_entities=None,
+    )
+    assert ran == 1
+    return state.get_fab(run.fab_hash), state.get_messages_legacy(is_reply=True)
+
+
+def test_a_supernode_runs_the_installed_app(monkeypatch):
+    stored, replies = sent_to_a_node(monkeypatch, app.bundle())
+    assert stored.content == app.bundle()
+    assert replies == []
+
+
+def other_version(files):
+    files["pyproject.toml"] = files["pyproject.toml"].replace(b'version = "', b'version = "9.')
+
+
+def other_code(files):
+    files["fedsarsa_bridge/bridge.py"] += b"import os\n"
+
+
+def other_name(files):
+    files["pyproject.toml"] = files["pyproject.toml"].replace(b"fedsarsa-bridge", b"stranger")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (other_version, r"was sent that of fedsarsa 9\.\S+$"),
+        (other_code, r"was sent that of fedsarsa \S+ with other files"),
+        (other_name, "was sent one that is not fedsarsa's"),
+        (None, "was sent one that is not fedsarsa's"),
+    ],
+)
+def test_a_supernode_runs_no_other_app_and_tells_the_server(monkeypatch, capsys, change, words):
+    from flwr.cli.build import build_fab_from_files
+
+    bundle = b"PK nonsense"
+    if change is not None:
+        files = app.sources()
+        change(files)
+        bundle = build_fab_from_files(files)[0]
+    stored, (reply,) = sent_to_a_node(monkeypatch, bundle)
+    assert stored is None
+    pattern = f"its node runs the app of its own fedsarsa .* alone, and {words}"
+    assert re.search(pattern, reply.error.reason), reply.error.reason
+    assert "refused to run an app" in capsys.readouterr().err
+
+
+# ---- tokens are on no command line ----
+
+
+@pytest.mark.filterwarnings("ignore:subprocess:ResourceWarning")  # nobody waits for a task's process
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_tasks_token_is_nowhere_that_others_can_read(monkeypatch, tmp_path):
+    from flwr.supercore.constant import TASK_TYPE_TO_COMMAND, TaskType
+    from flwr.supercore.superexec.executor import ExecutionSpec
+    from flwr.supercore.superexec.executor.subprocess_executor import SubprocessExecutor
+
+    # A task's process that writes down what others could see of it, and what its token file holds.
+    script, seen = tmp_path / "task", tmp_path / "seen"
+    script.write_text(f"""#!{sys.executable}
+import importlib, json, os
+
+task = importlib.import_module("flwr.supernode.cli.flwr_clientapp")
+args = task._parse_args_run_flwr_clientapp().parse_args()
+found = [task.try_obtain_flwr_app_token(args)]
+for name in ("cmdline", "environ"):
+    with open("/proc/self/" + name) as file:
+        found.append(file.read())
+with open("{seen}.part", "w") as file:
+    json.dump(found, file)
+os.rename("{seen}.part", "{seen}")
+""")
+    script.chmod(stat.S_IRWXU)
+    monkeypatch.setitem(TASK_TYPE_TO_COMMAND, TaskType.CLIENT_APP, str(script))
+    monkeypatch.setattr(SubprocessExecutor, "launch", SubprocessExecutor.launch)
+    monkeypatch.setattr("flwr.supercore.cli.flower_superexec", lambda: None)
+    guards.superexec()
+    token = "c0ffee" * 20
+    SubprocessExecutor().launch(
+        ExecutionSpec(TaskType.CLIENT_APP, "127.0.0.1:1", token, True, None, False, 1, False, 1)
+    )
+    until = time.monotonic() + 60
+    while not seen.exists() and time.monotonic() < until:
+        time.sleep(0.05)
+    found, command, environment = json.loads(seen.read_text())
+    assert found == token
+    assert "--token-file" in command
+    assert token not in command + environment
+
+
+# ---- which nodes may join ----
+
+
+class Link:
+    """A SuperLink's list of nodes, with the rules that Flower's has."""
+
+    def __init__(self):
+        self.nodes = {}
+
+    def ListNodes(self, request):  # noqa: N802
+        return SimpleNamespace(
+            nodes_info=[
+                SimpleNamespace(public_key=key, node_id=number, status=status)
+                for key, (number, status) in self.nodes.items()
+            ]
+        )
+
+    def RegisterNode(self, request):  # noqa: N802
+        assert request.public_key not in self.nodes, "409 Public key already in use"
+        self.nodes[request.public_key] = [len(self.nodes) + 1, "registered"]
+        return SimpleNamespace(node_id=len(self.nodes))
+
+    def UnregisterNode(self, request):  # noqa: N802
+        (key,) = (key for key, (number, _) in self.nodes.items() if number == request.node_id)
+        self.nodes[key][1] = "unregistered"
+
+
+def test_nodes_join_by_the_keys_that_are_there_now():
+    link = Link()
+    orders = control.Orders(link)
+    assert orders.admit({0: b"a", 1: b"b", 2: b"c"}) == {0: 1, 1: 2, 2: 3}
+    assert orders.admit({0: b"a", 1: b"b", 2: b"c"}) == {0: 1, 1: 2, 2: 3}
+    assert orders.admit({0: b"b", 1: b"a", 2: b"c"}) == {0: 2, 1: 1, 2: 3}  # two files were swapped
+    assert orders.admit({0: b"b", 1: b"d"}) == {0: 2, 1: 4}  # one is replaced, one removed
+    assert [status for _, status in link.nodes.values()] == [
+        "unregistered",
+        "registered",
+        "unregistered",
+        "registered",
+    ]
+    with pytest.raises(ValueError, match=r"nodes/2.pub: expected a key that was never taken back"):
+        orders.admit({0: b"b", 1: b"d", 2: b"c"})
+
+
+@contextmanager
+def answering(status):
+    """A port that answers every request with a status."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self):
+            self.rfile.read(int(self.headers["content-length"]))
+            self.send_response(status)
+            self.end_headers()
+            self.wfile.write(b"for some reason")
+
+        def log_message(self, *_):
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server.server_port
+        server.shutdown()
+        thread.join()
+
+
+def test_orders_that_fail_are_one_sentence():
+    silent = pytest.raises(RuntimeError, match=r"the SuperLink does not answer to ListNodes: .*refused")
+    with control.orders(f"127.0.0.1:{free_port()}", None, SECRET) as orders, silent:
+        orders.admit({})
+    refusing = pytest.raises(RuntimeError, match="the SuperLink refuses StartRun: 503 for some reason")
+    with answering(503) as port, control.orders(f"127.0.0.1:{port}", None, SECRET) as orders, refusing:
+        orders.run(b"", {})

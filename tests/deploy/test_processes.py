@@ -1,0 +1,92 @@
+"""Programs that are started, and what is left of them."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from fedsarsa.deploy import files
+from fedsarsa.deploy.processes import Processes
+
+
+def test_a_killed_parent_leaves_nothing_behind(tmp_path):
+    home = files.private_directory(tmp_path / "home")
+    script = "import time; from pathlib import Path; from fedsarsa.deploy.processes import Processes\n"
+    script += f"processes = Processes(Path({str(home)!r})); print(processes.mark, flush=True)\n"
+    script += "processes.start('child', ['-c', 'import time; time.sleep(60)']); print('up', flush=True)\n"
+    script += "time.sleep(60)"
+    parent = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    with parent:
+        watcher = Processes(home)
+        watcher.mark = parent.stdout.readline().strip()
+        parent.stdout.readline()
+        assert len(watcher._marked()) == 1
+        parent.kill()
+    until = time.monotonic() + 5
+    while watcher._marked() and time.monotonic() < until:
+        time.sleep(0.05)
+    assert watcher._marked() == []
+
+
+def test_processes_end_with_all_that_they_started(tmp_path):
+    script = "import subprocess, sys, time; wait = [sys.executable, '-c', 'import time; time.sleep(60)']\n"
+    script += "subprocess.Popen(wait, start_new_session=True); print('up', flush=True); time.sleep(60)"
+    with Processes(files.private_directory(tmp_path / "home")) as processes:
+        processes.start("parent", ["-c", script])
+        while "up" not in processes.last_words("parent"):
+            time.sleep(0.05)
+        assert len(processes._marked()) == 2
+        assert processes.environment["FLWR_TELEMETRY_ENABLED"] == "0"
+        assert processes.environment["FLWR_DISABLE_UPDATE_CHECK"] == "1"
+    assert processes._marked() == []
+
+
+def test_flowers_settings_and_proxies_of_the_user_do_not_reach_the_parts(tmp_path, monkeypatch):
+    for name in ("FLWR_LOG_LEVEL", "FLWR_DATABASE", "FLWR_TELEMETRY_ENABLED", "FORWARDED_ALLOW_IPS"):
+        monkeypatch.setenv(name, "inherited")
+    monkeypatch.setenv("NO_PROXY", "example.org")
+    environment = Processes(files.private_directory(tmp_path / "home")).environment
+    assert "inherited" not in environment.values()
+    assert environment["no_proxy"] == "*"
+
+
+def test_words_of_an_earlier_life_are_not_heard(tmp_path):
+    home = files.private_directory(tmp_path / "home")
+    for word in ("first", "second"):
+        with Processes(home) as processes:
+            processes.start("child", ["-c", f"print('\\033[92m{word}\\033[0m')"]).wait()
+            assert processes.last_words("child") == word
+
+
+def test_a_directory_is_for_one_deployment_at_a_time(tmp_path):
+    home = files.private_directory(tmp_path / "home")
+    refused = pytest.raises(OSError, match="home: expected no other process at work here")
+    with Processes(home), refused, Processes(home):
+        pass
+    with Processes(home):
+        pass
+
+
+def test_a_second_ctrl_c_does_not_interrupt_the_stopping(tmp_path):
+    home = files.private_directory(tmp_path / "home")
+    # The child is slow to end, so the second signal arrives while it is waited for.
+    child = "import signal, time; signal.signal(signal.SIGTERM, lambda *_: None)\n"
+    child += "print('up', flush=True)\nwhile True: time.sleep(1)"
+    script = "import time; from pathlib import Path; from fedsarsa.deploy.processes import Processes\n"
+    script += f"with Processes(Path({str(home)!r})) as processes:\n"
+    script += f"    processes.start('child', ['-c', {child!r}])\n"
+    script += "    while 'up' not in processes.last_words('child'): time.sleep(0.05)\n"
+    script += "    print(processes.mark, flush=True)\n    time.sleep(60)"
+    parent = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    with parent:
+        watcher = Processes(home)
+        watcher.mark = parent.stdout.readline().strip()
+        assert len(watcher._marked()) == 1
+        for number in (signal.SIGINT, signal.SIGINT, signal.SIGTERM):
+            os.kill(parent.pid, number)
+            time.sleep(0.3)
+        assert parent.wait(20) != 0
+    assert watcher._marked() == []
