@@ -11,6 +11,7 @@ from rich.live import Live
 
 from fedsarsa import theory
 from fedsarsa.deploy import config, files, keys, ledger, table
+from fedsarsa.deploy.node import LEASE
 from fedsarsa.deploy.processes import Processes, free_port
 
 CONFIG = """\
@@ -37,7 +38,7 @@ at_least = 3
 """
 EVERY = 1000
 LOOK = 0.5  # seconds between two looks at the parts
-START = 90.0  # seconds that the parts may take to begin
+START = 180.0  # seconds that a part may take to begin; agents compile when they start for the first time
 
 
 def run(rounds: int, home: Path | None) -> None:
@@ -75,13 +76,18 @@ def _run(processes: Processes, home: Path, rounds: int, console: Console) -> Non
     for number, own in enumerate(homes):
         part = [*fedsarsa, "agent", str(path), "--number", str(number), "--home", str(own)]
         processes.start(f"agent{number}", part)
+    for number in range(count):
+        _await(processes, f"agent{number}", "listens on")
     main = processes.start(
         "server", [*fedsarsa, "deploy", "server", str(path), "--home", str(server), "--address", address]
     )
-    _await_listening(processes)
-    for number, own in enumerate(homes):
-        part = [*fedsarsa, "deploy", "node", "--superlink", address, "--home", str(own)]
-        processes.start(f"node{number}", part)
+    _await(processes, "server", "SuperLink listens")
+    joining = {
+        f"node{number}": [*fedsarsa, "deploy", "node", "--superlink", address, "--home", str(own)]
+        for number, own in enumerate(homes)
+    }
+    for name, part in joining.items():
+        processes.start(name, part)
     with Live(console=console, refresh_per_second=2) as live:
         while True:
             over = main.poll() is not None
@@ -90,22 +96,28 @@ def _run(processes: Processes, home: Path, rounds: int, console: Console) -> Non
             live.update(table.rounds(lines, settings.agents, errors))
             if over:
                 break
-            _check(processes)
+            _check(processes, joining)
             time.sleep(LOOK)
     if main.returncode:
         raise RuntimeError(processes.last_words("server", lines=1))
 
 
-def _await_listening(processes: Processes) -> None:
+def _await(processes: Processes, name: str, word: str) -> None:
+    """Wait until a part says ``word``."""
     until = time.monotonic() + START
-    while "SuperLink listens" not in processes.last_words("server"):
-        _check(processes)
+    while word not in processes.last_words(name):
+        _check(processes, {})
         if time.monotonic() > until:
-            raise RuntimeError(f"the server did not begin within {START:.0f} seconds")
+            raise RuntimeError(f"{name} did not begin within {START:.0f} seconds")
         time.sleep(LOOK)
 
 
-def _check(processes: Processes) -> None:
-    for name, child in processes.started.items():
-        if child.poll() is not None and (name != "server" or child.returncode):
-            raise RuntimeError(f"{name} ended: {processes.last_words(name)}")
+def _check(processes: Processes, joining: dict[str, list[str]]) -> None:
+    """Every part must be there, or done; nodes that a killed demo has left a lease of are let in later."""
+    for name, child in list(processes.started.items()):
+        if child.poll() is None or (name == "server" and not child.returncode):
+            continue
+        said = processes.last_words(name)
+        if name not in joining or LEASE not in said:
+            raise RuntimeError(f"{name} ended: {said}")
+        processes.start(name, joining[name])

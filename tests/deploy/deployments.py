@@ -1,0 +1,175 @@
+"""Whole deployments with real processes on loopback, for tests."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+from flwr.proto.control_pb2 import StartRunRequest
+from flwr.proto.runtime_pb2 import AcquireTaskRequest
+from flwr.supercore.constant import TaskType
+from flwr.supercore.control import ControlHttpClient
+from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
+from flwr.supercore.runtime import RuntimeHttpClient
+
+from fedsarsa.deploy import config, files, keys, ledger
+from fedsarsa.deploy.processes import Processes, free_port
+
+FEDSARSA = ["-m", "fedsarsa"]
+
+CONFIG = """
+[fleet]
+agents = 3
+states = 12
+actions = 6
+[algorithm]
+features = {{ kind = "modulo", d1 = 3, d2 = 2 }}
+policy = {{ kind = "softmax", temperature = 1.0 }}
+step_size = 0.05
+sync_every = 20
+radius = 8.0
+[training]
+steps = {steps}
+seed = 3
+[server]
+deadline = {deadline}
+at_least = 2
+"""
+
+
+@contextmanager
+def short_home():
+    """A directory whose path is short, as the addresses of sockets must be; pytest's are not."""
+    made = Path("/tmp") / f"fedsarsa-test-{os.getpid()}-{time.monotonic_ns()}"
+    yield files.private_directory(made)
+    shutil.rmtree(made)
+
+
+def left_running(home):
+    """Processes whose command line or environment speaks of ``home``."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            seen = (path / "cmdline").read_bytes() + (path / "environ").read_bytes()
+        except OSError:
+            continue
+        if str(home).encode() in seen and int(path.name) != os.getpid():
+            found.append((path / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+    return found
+
+
+def run(*arguments, patience=60, **environment):
+    return subprocess.run(
+        [sys.executable, *FEDSARSA, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=patience,
+        env=os.environ | {name: str(value) for name, value in environment.items()},
+    )
+
+
+class Onlooker(threading.Thread):
+    """Another user of the machine, who reads every command line and knocks at every port there is."""
+
+    def __init__(self, home):
+        super().__init__()
+        self.home, self.over = home, threading.Event()
+        self.commands, self.answers = set(), {}
+
+    def run(self):
+        while not self.over.wait(0.1):
+            for line in left_running(self.home):
+                self.commands.add(line)
+                port = re.search(r"guards super(node|link) .*--port (\d+)", line)
+                if port and port[2] not in self.answers:
+                    self.knock(port[2])
+
+    def knock(self, port):
+        """Ask for a task, and for a run, as Flower's own parts do but for the secret."""
+        said = []
+        for client, order, request in (
+            (RuntimeHttpClient, "AcquireTask", AcquireTaskRequest(supported_task_types=list(TaskType))),
+            (ControlHttpClient, "StartRun", StartRunRequest()),
+        ):
+            version = RuntimeVersionHttpInterceptor(component_name="SuperExec")
+            with client(f"https://127.0.0.1:{port}", interceptors=[version], verify=False) as asking:
+                try:
+                    getattr(asking, order)(request)
+                    said.append(200)
+                except httpx.HTTPStatusError as error:
+                    said.append(error.response.status_code)
+                except httpx.HTTPError:
+                    return  # it does not listen yet
+        self.answers[port] = said
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *_):
+        self.over.set()
+        self.join()
+
+
+class Deployment:
+    """The parts of a federation, started as a person would start them on three machines."""
+
+    def __init__(self, home, rounds=6, deadline=20.0):
+        self.home, self.processes = home, Processes(home)
+        self.path = home / "federation.toml"
+        self.path.write_text(CONFIG.format(steps=20 * rounds, deadline=deadline))
+        self.settings = config.load(self.path)
+        self.server = files.private_directory(home / "server")
+        self.homes = [files.private_directory(home / f"agent{i}") for i in range(3)]
+        keys.make_server(self.server, ["localhost"])
+        (self.server / "nodes").mkdir()
+        for number, own in enumerate(self.homes):
+            shutil.copy(keys.make_node(own), self.server / "nodes" / f"{number}.pub")
+            shutil.copy(self.server / "ca.crt", own)
+        self.address = f"127.0.0.1:{free_port()}"
+
+    def start_server(self):
+        options = ["--home", str(self.server), "--address", self.address]
+        return self.processes.start("server", [*FEDSARSA, "deploy", "server", str(self.path), *options])
+
+    def start_agent(self, number):
+        options = ["--number", str(number), "--home", str(self.homes[number])]
+        return self.processes.start(f"agent{number}", [*FEDSARSA, "agent", str(self.path), *options])
+
+    def start_node(self, number):
+        options = ["--superlink", self.address, "--home", str(self.homes[number])]
+        return self.processes.start(f"node{number}", [*FEDSARSA, "deploy", "node", *options])
+
+    def rounds(self):
+        return max((line["round"] for line in ledger.read(self.server)), default=-1)
+
+    def wait(self, condition, patience=120):
+        until = time.monotonic() + patience
+        while not condition():
+            assert time.monotonic() < until, self.tell()
+            time.sleep(0.1)
+
+    def hear(self, name, words):
+        """Wait until a part says these words."""
+        self.wait(lambda: words in self.processes.last_words(name, lines=50))
+
+    def tell(self):
+        logs = [*self.home.rglob("logs/*.log"), self.server / "server.log"]
+        return "\n".join(f"{path}:\n{path.read_text()[-1500:]}" for path in logs if path.exists())
+
+    def part(self, name, *words):
+        """The process of this deployment whose command line holds these words."""
+        for path in Path("/proc").glob("[0-9]*"):
+            try:
+                command = (path / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+            except OSError:
+                continue
+            if all(word in command for word in (name, *words)):
+                return int(path.name)
+        raise AssertionError(f"no process with {name} {words}")

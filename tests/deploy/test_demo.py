@@ -1,0 +1,76 @@
+"""The demo: its numbers, what others on the machine could see of it, how it goes on and stops."""
+
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from fedsarsa.deploy import config, ledger
+from tests.deploy.deployments import FEDSARSA, Onlooker, left_running, run, short_home
+from tests.deploy.federations import reference
+
+pytestmark = [pytest.mark.processes, pytest.mark.xdist_group("demo")]  # they share one
+
+
+@pytest.fixture(scope="module")
+def demo():
+    """The home of a demo that has run to its end, what it printed, and who looked on."""
+    with short_home() as home:
+        with Onlooker(home) as onlooker:
+            done = run("deploy", "demo", "--rounds", 2, "--home", home, patience=200)
+        assert done.returncode == 0, done.stderr
+        yield home, done.stdout, onlooker
+
+
+def test_the_demo_computes_what_the_reference_engine_computes(demo):
+    home, printed, _ = demo
+    settings = config.load(home / "federation.toml")
+    seen = ledger.central(home / "server", settings.dim)
+    np.testing.assert_allclose(seen, reference(settings), rtol=0, atol=1e-12)
+    assert re.search(r"2 . 3 of 3", printed)
+    assert left_running(home) == []
+
+
+def test_nobody_else_can_read_a_secret_take_a_task_or_have_an_app_run(demo):
+    home, _, onlooker = demo
+    private = [path for path in home.rglob("*") if path.suffix in (".key", ".secret")]
+    assert len(private) == 2 + 3 * 3 + 4  # the authority's and the server's, three of each node, secrets
+    assert all(path.stat().st_mode & 0o077 == 0 for path in private)
+    folders = [path for path in home.iterdir() if path.is_dir()]
+    assert len(folders) == 5
+    assert all(path.stat().st_mode & 0o077 == 0 for path in [home, *folders])  # and so what is in them
+    text = "".join(path.read_text(errors="replace") for path in home.rglob("*.log"))
+    secrets = [path.read_text() for path in home.rglob("*.secret")]
+    assert not any(secret in text for secret in ["PRIVATE KEY", *secrets])
+
+    everything = "\n".join(onlooker.commands)
+    for part in ("flwr-serverapp", "flwr-clientapp", "guards superexec", "guards supernode"):
+        assert part in everything
+    assert "--token " not in everything
+    assert not re.search(r"[0-9a-f]{32}", everything.replace(str(home), ""))
+    assert sorted(onlooker.answers.values()) == [[401, 403]] + 3 * [[401, 404]]  # SuperLink, SuperNodes
+
+
+def test_the_demo_goes_on_from_what_is_there_and_stops_at_ctrl_c(demo):
+    home, _, _ = demo
+    command = [sys.executable, *FEDSARSA, "deploy", "demo", "--rounds", "50", "--home", str(home)]
+    again = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    with again:
+        until = time.monotonic() + 120
+        while len(list(ledger.read(home / "server"))) < 4 and again.poll() is None:  # rounds 0, 1, 2 and 3
+            assert time.monotonic() < until
+            time.sleep(0.2)
+        assert len(left_running(home)) >= 12
+        for _ in range(2):  # an impatient person
+            again.send_signal(signal.SIGINT)
+            time.sleep(0.5)
+        said = again.stdout.read()
+        assert again.wait(30) == 130, said
+    assert left_running(home) == []
+    settings = config.load(home / "federation.toml")
+    seen = ledger.central(home / "server", settings.dim)
+    np.testing.assert_allclose(seen, reference(settings)[: len(seen)], rtol=0, atol=1e-12)
