@@ -5,7 +5,9 @@ import hashlib
 import inspect
 import json
 import re
+import signal
 import stat
+import subprocess
 import sys
 import threading
 import time
@@ -159,17 +161,40 @@ def test_a_supernode_runs_no_other_app_and_tells_the_server(monkeypatch, capsys,
 # ---- tokens are on no command line ----
 
 
-@pytest.mark.filterwarnings("ignore:subprocess:ResourceWarning")  # nobody waits for a task's process
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_a_tasks_token_is_nowhere_that_others_can_read(monkeypatch, tmp_path):
+@pytest.fixture
+def launch(monkeypatch, tmp_path):
+    """Launch a task of a guarded SuperExec whose process runs these lines of Python."""
     from flwr.supercore.constant import TASK_TYPE_TO_COMMAND, TaskType
     from flwr.supercore.superexec.executor import ExecutionSpec
     from flwr.supercore.superexec.executor.subprocess_executor import SubprocessExecutor
 
-    # A task's process that writes down what others could see of it, and what its token file holds.
-    script, seen = tmp_path / "task", tmp_path / "seen"
-    script.write_text(f"""#!{sys.executable}
-import importlib, json, os
+    script = tmp_path / "task"
+    started, begin = [], subprocess.Popen
+    monkeypatch.setattr(subprocess, "Popen", lambda *a, **b: started.append(begin(*a, **b)) or started[-1])
+    monkeypatch.setitem(TASK_TYPE_TO_COMMAND, TaskType.CLIENT_APP, str(script))
+    monkeypatch.setattr(SubprocessExecutor, "launch", SubprocessExecutor.launch)
+    monkeypatch.setattr("flwr.supercore.cli.flower_superexec", lambda: None)
+    guards.superexec()
+
+    def launched(lines, token="c0ffee"):
+        script.write_text(f"#!{sys.executable}\n{lines}")
+        script.chmod(stat.S_IRWXU)
+        spec = ExecutionSpec(TaskType.CLIENT_APP, "127.0.0.1:1", token, True, None, False, 1, False, 1)
+        SubprocessExecutor().launch(spec)
+        return started[-1]
+
+    yield launched
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+def test_a_tasks_token_is_nowhere_that_others_can_read(launch, tmp_path):
+    # It writes down what others could see of it, and what its token file holds.
+    seen, token = tmp_path / "seen", "c0ffee" * 20
+    task = launch(
+        f"""
+import importlib, json
 
 task = importlib.import_module("flwr.supernode.cli.flwr_clientapp")
 args = task._parse_args_run_flwr_clientapp().parse_args()
@@ -177,26 +202,23 @@ found = [task.try_obtain_flwr_app_token(args)]
 for name in ("cmdline", "environ"):
     with open("/proc/self/" + name) as file:
         found.append(file.read())
-with open("{seen}.part", "w") as file:
+with open("{seen}", "w") as file:
     json.dump(found, file)
-os.rename("{seen}.part", "{seen}")
-""")
-    script.chmod(stat.S_IRWXU)
-    monkeypatch.setitem(TASK_TYPE_TO_COMMAND, TaskType.CLIENT_APP, str(script))
-    monkeypatch.setattr(SubprocessExecutor, "launch", SubprocessExecutor.launch)
-    monkeypatch.setattr("flwr.supercore.cli.flower_superexec", lambda: None)
-    guards.superexec()
-    token = "c0ffee" * 20
-    SubprocessExecutor().launch(
-        ExecutionSpec(TaskType.CLIENT_APP, "127.0.0.1:1", token, True, None, False, 1, False, 1)
+""",
+        token,
     )
-    until = time.monotonic() + 60
-    while not seen.exists() and time.monotonic() < until:
-        time.sleep(0.05)
+    assert task.wait(60) == 0
     found, command, environment = json.loads(seen.read_text())
     assert found == token
     assert "--token-file" in command
     assert token not in command + environment
+
+
+def test_tasks_that_wait_for_what_is_gone_are_ended(launch):
+    first, second, third = (launch("import time; time.sleep(60)") for _ in range(3))
+    assert first.wait(10) == -signal.SIGKILL
+    assert second.poll() is None
+    assert third.poll() is None
 
 
 # ---- which nodes may join ----

@@ -126,25 +126,30 @@ def supernode() -> None:
 def superexec() -> None:
     """Run ``flower-superexec``, guarded."""
     from flwr.supercore.cli import flower_superexec
+    from flwr.supercore.constant import TASK_TYPE_TO_COMMAND
+    from flwr.supercore.superexec.executor import ExecutionSpec, LaunchResult
     from flwr.supercore.superexec.executor.subprocess_executor import SubprocessExecutor
 
-    SubprocessExecutor.launch = _launch  # type: ignore[method-assign, assignment]
+    running: list[subprocess.Popen[bytes]] = []
+
+    def launch(_: SubprocessExecutor, spec: ExecutionSpec) -> LaunchResult:
+        command = [TASK_TYPE_TO_COMMAND[spec.task_type], "--runtime-api-address", spec.runtime_api_address]
+        trust = ["--root-certificates", str(spec.root_certificates_path)]
+        command += ["--insecure"] if spec.insecure else trust
+        # Tasks come one after another, and the last may still be on its way out. One before it waits, for
+        # an hour and more, for a message of a run that is no longer there.
+        running[:] = [task for task in running if task.poll() is None]
+        for task in running[:-1]:
+            task.kill()
+        with tempfile.TemporaryFile() as file:
+            file.write(spec.token.encode())
+            file.seek(0)
+            command += ["--token-file", f"/dev/fd/{file.fileno()}", "--parent-pid", str(spec.parent_pid)]
+            running.append(subprocess.Popen(command, pass_fds=[file.fileno()]))
+        return LaunchResult.accepted()
+
+    SubprocessExecutor.launch = launch  # type: ignore[method-assign, assignment]
     flower_superexec()
-
-
-def _launch(_: Any, spec: Any) -> Any:
-    """Start the process of a task, as Flower's executor does but for where the token is."""
-    from flwr.supercore.constant import TASK_TYPE_TO_COMMAND
-    from flwr.supercore.superexec.executor import LaunchResult
-
-    command = [TASK_TYPE_TO_COMMAND[spec.task_type], "--runtime-api-address", spec.runtime_api_address]
-    command += ["--insecure"] if spec.insecure else ["--root-certificates", spec.root_certificates_path]
-    with tempfile.TemporaryFile() as file:
-        file.write(spec.token.encode())
-        file.seek(0)
-        command += ["--token-file", f"/dev/fd/{file.fileno()}", "--parent-pid", str(spec.parent_pid)]
-        subprocess.Popen(command, pass_fds=[file.fileno()])
-    return LaunchResult.accepted()
 
 
 def main() -> None:
