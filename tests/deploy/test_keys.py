@@ -8,6 +8,7 @@ import ssl
 import threading
 
 import pytest
+from cryptography.x509 import SubjectAlternativeName
 from typer.testing import CliRunner
 
 from fedsarsa.cli import app as command
@@ -34,6 +35,12 @@ def test_keys_are_for_their_owner_alone(home, tmp_path):
     (home / "server.key").chmod(0o644)
     with pytest.raises(PermissionError, match="expected a key that only its owner can read"):
         keys.check_server(home)
+
+
+def test_a_servers_certificate_is_for_its_names_and_for_its_own_parts_on_loopback(home):
+    extension = keys._read(home / "server.crt").extensions.get_extension_for_class(SubjectAlternativeName)
+    names = {str(name.value) for name in extension.value}
+    assert names == {"localhost", "127.0.0.1", "::1", "10.0.0.7", "server.example.org"}
 
 
 def test_directories_that_others_can_open_are_refused(tmp_path):

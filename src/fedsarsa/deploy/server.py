@@ -39,7 +39,8 @@ def serve(path: Path, home: Path, host: str, port: int, insecure: bool, say: Say
         admitted = _read_nodes(home, settings, say)
     check_free(host, port)
     here = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
-    address = f"[{here}]:{port}" if ":" in here else f"{here}:{port}"
+    place = "[{}]:{}" if ":" in host else "{}:{}"
+    address = place.format(here, port)
     authority = None if insecure else home / "ca.crt"
     with Processes(home) as processes:
         secret = keys.new_secret(home)
@@ -53,7 +54,7 @@ def serve(path: Path, home: Path, host: str, port: int, insecure: bool, say: Say
                 values["keys"] = str(home / KEYS)
             processes.start("superexec", superexec(address, authority, secret))
             # Not before: nodes that wait for this line must find their keys registered.
-            say(f"SuperLink listens on {host}:{port}" + (", insecure" if insecure else ""))
+            say(f"SuperLink listens on {place.format(host, port)}" + (", insecure" if insecure else ""))
             _train(orders, values, home, processes, say)
     say(f"all {settings.rounds} rounds are done")
 
