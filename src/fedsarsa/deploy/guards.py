@@ -145,7 +145,8 @@ def superexec() -> None:
             file.write(spec.token.encode())
             file.seek(0)
             command += ["--token-file", f"/dev/fd/{file.fileno()}", "--parent-pid", str(spec.parent_pid)]
-            running.append(subprocess.Popen(command, pass_fds=[file.fileno()]))
+            output = subprocess.DEVNULL if spec.suppress_output else None
+            running.append(subprocess.Popen(command, stdout=output, stderr=output, pass_fds=[file.fileno()]))
         return LaunchResult.accepted()
 
     SubprocessExecutor.launch = launch  # type: ignore[method-assign, assignment]
