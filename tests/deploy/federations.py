@@ -33,6 +33,7 @@ def request(settings, number, **changes):
         "steps": settings.every,
         "terms": settings.terms,
         "until": time.monotonic() + 60,
+        "counted": {str(agent): number - 1 for agent in range(settings.agents)},
     } | changes
 
 
@@ -43,22 +44,21 @@ def reference(settings):
     return history.central[0].values
 
 
-def with_participation(settings, rounds, unheard=None):
+def with_participation(settings, rounds):
     """The central parameters of a federation in which only some agents take part in each round.
 
-    ``rounds`` lists the agents of every round, ``unheard`` those whose world went on in it although their
-    reply did not count; written with the reference engine's own step.
+    ``rounds`` lists the agents of every round; written with the reference engine's own step.
     """
     from fedsarsa.federation.engines.reference import ReferenceEngine
 
     problem = settings.algorithm.problem(settings.worlds, settings.training.steps, 1, settings.training.seed)
-    weights, unheard = problem.weights, unheard or {}
+    weights = problem.weights
     state = first_state(problem, np.zeros(settings.dim))
     ReferenceEngine(problem).start(state)
     theta = np.zeros(settings.dim)
     central = [theta]
     for number, present in enumerate(rounds):
-        for i in [*present, *unheard.get(number + 1, [])]:
+        for i in present:
             state.theta[0, i] = theta
             for t in range(number * settings.every, (number + 1) * settings.every):
                 alpha = problem.schedules[problem.schedule_of[i]].at(np.array([t]))[0]

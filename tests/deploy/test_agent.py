@@ -38,16 +38,44 @@ def test_a_new_process_goes_on_where_the_old_one_stopped(settings, homes):
 def test_the_same_round_twice_has_the_same_answer_and_moves_the_world_once(settings, homes):
     agent, theta = Agent(settings, 0, homes[0]), np.zeros(settings.dim)
     first = agent.take_part(request(settings, 1), theta)
-    held = agent.learner.pair
+    held = agent.learner.held
     np.testing.assert_array_equal(agent.take_part(request(settings, 1), theta), first)
     again = Agent(settings, 0, homes[0])
     np.testing.assert_array_equal(again.take_part(request(settings, 1), theta), first)
-    assert again.learner.pair == held
-    with pytest.raises(RefusalError, match="round 1 is stale: this agent has finished round 1"):
+    np.testing.assert_equal(again.learner.held, held)
+    with pytest.raises(RefusalError, match="round 1 is stale: this agent has answered round 1"):
         agent.take_part(request(settings, 1), theta + 1)
     agent.take_part(request(settings, 2), theta)
-    with pytest.raises(RefusalError, match="round 1 is stale: this agent has finished round 2"):
+    with pytest.raises(RefusalError, match="round 1 is stale: this agent has answered round 2"):
         agent.take_part(request(settings, 1), theta)
+
+
+@pytest.mark.parametrize("crash", [False, True])
+def test_rounds_that_did_not_count_leave_no_trace(settings, homes, crash):
+    thetas = np.random.default_rng(0).normal(size=(8, settings.dim))
+    counted = [3, 4, 7]
+    twin, last = Agent(settings, 1, homes[0]), 0
+    for number in counted:  # only ever asked for these
+        expected = twin.take_part(request(settings, number, counted={"1": last}), thetas[number])
+        last = number
+    agent, last = Agent(settings, 1, homes[1]), 0
+    for number in range(1, 8):
+        if crash:
+            agent = Agent(settings, 1, homes[1])
+        answer = agent.take_part(request(settings, number, counted={"1": last}), thetas[number])
+        last = number if number in counted else last
+    np.testing.assert_array_equal(answer, expected)
+    np.testing.assert_equal(agent.learner.held, twin.learner.held)
+
+
+def test_a_message_that_arrives_late_does_not_undo_a_newer_round(settings, homes):
+    agent, theta = Agent(settings, 1, homes[1]), np.zeros(settings.dim)
+    agent.take_part(request(settings, 1), theta)
+    agent.take_part(request(settings, 3, counted={"1": 1}), theta)
+    held = agent.learner.held
+    with pytest.raises(RefusalError, match="round 2 is stale: this agent has answered round 3"):
+        agent.take_part(request(settings, 2, counted={"1": 1}), theta)
+    np.testing.assert_equal(agent.learner.held, held)
 
 
 def test_another_federation_begins_anew(settings, homes):
@@ -66,6 +94,8 @@ def test_another_federation_begins_anew(settings, homes):
         ({"t": 7}, "round 1 must be 7 steps from 0 on, got 7 from 7 on"),
         ({"federation": ""}, "federation have a name"),
         ({"until": 0.0}, "the round's deadline has passed"),
+        ({"counted": 3}, "counted must be of type dict, got 3"),
+        ({"counted": {"0": "3"}}, r"counted must hold the numbers of rounds, got \{'0': '3'\}"),
         ({"terms": {}}, "features is ModuloFeatures"),
     ],
 )

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, Error
 from flwr.serverapp import Grid
+from flwr.supercore.privacy_accounting import GaussianPrivacyEvent
 from flwr.supercore.task_identity import TaskIdentity
 
-from fedsarsa.deploy import bridge, checks, config, ledger, strategy
+from fedsarsa.deploy import bridge, checks, config, ledger, rules, strategy
 from fedsarsa.deploy.agent import Agent, RefusalError
 from fedsarsa.deploy.ledger import Ledger
 from fedsarsa.deploy.strategy import FedSarsaStrategy
@@ -190,6 +191,66 @@ def test_a_missing_agent_does_not_stall_and_gets_the_newest_theta_back(settings,
     assert max(grid.ttls) == pytest.approx(0.05 + strategy.GRACE)
 
 
+@pytest.mark.parametrize("keys", [None, {101: 0, 102: 1, 103: 2}])
+@pytest.mark.parametrize("late", [{1}, {1, 2, 3}, {4}, {4, 5, 6, 9}])
+def test_a_round_that_did_not_count_an_agent_is_none_for_its_world(
+    settings, server, grid, homes, tmp_path, late, keys
+):
+    quick = changed(tmp_path, "[server]\ndeadline = 0.05\n")
+
+    def too_late(node, number, reply):
+        if node == 102:  # and whoever holds its world dies after every round
+            grid.agents[102] = Agent(settings, 1, homes[1])
+        return None if node == 102 and number in late else reply
+
+    grid.spoil = too_late
+    made = server(quick, keys)
+    made.train(grid)
+    rounds = [[0, 2] if number in late else [0, 1, 2] for number in range(1, 11)]
+    assert [line["agents"] for line in ledger.read(made.home) if line["round"]] == rounds
+    assert grid.agents[102].round == 10  # it has answered all the same
+    assert_central(made, settings, with_participation(settings, rounds))
+
+
+def test_a_round_counted_only_by_a_server_that_died_is_counted_again(settings, server, grid, tmp_path):
+    quick = changed(tmp_path, "[server]\ndeadline = 0.05\n")
+    made = server(quick)
+
+    def disk_full(number, replies):
+        made.aggregate(number, replies)
+        raise ConnectionError
+
+    made.aggregate = made.aggregate_train
+    made.aggregate_train = disk_full
+    with pytest.raises(ConnectionError):
+        made.train(grid)
+    lose(grid, 102, {1})  # it has answered the round before, which then goes on without it
+    again = server(quick)
+    again.train(grid)
+    assert_central(again, settings, with_participation(settings, [[0, 2]] + [[0, 1, 2]] * 9))
+
+
+def test_an_agent_behind_a_new_node_is_told_which_round_counted_it(settings, server, grid, tmp_path):
+    quick = changed(tmp_path, "[server]\ndeadline = 0.05\n")
+
+    def rename(number):
+        if number == 5:
+            grid.agents[999] = grid.agents.pop(102)
+            raise ConnectionError
+
+    def too_late(node, number, reply):
+        return None if node == 102 and number == 4 else reply
+
+    grid.before, grid.spoil = rename, too_late
+    with pytest.raises(ConnectionError):
+        server(quick).train(grid)
+    grid.before = lambda number: None
+    made = server(quick)
+    made.train(grid)
+    rounds = [[0, 2] if number == 4 else [0, 1, 2] for number in range(1, 11)]
+    assert_central(made, settings, with_participation(settings, rounds))
+
+
 def unreadable(reply):
     array = Array(dtype="float64", shape=(6,), stype="numpy.ndarray", data=b"\x93NUMPY nonsense")
     reply.content["arrays"] = ArrayRecord({"theta": array})
@@ -230,8 +291,7 @@ def test_what_no_honest_agent_sends_is_counted_named_and_never_averaged(settings
     assert re.search(message, lines[3]["rejected"]["agent 1"])
     rounds = [[0, 2] if number == 3 else [0, 1, 2] for number in range(1, 11)]
     assert [line["agents"] for line in lines[1:]] == rounds
-    expected = with_participation(settings, rounds, unheard={3: [1]})
-    assert_central(made, settings, expected)
+    assert_central(made, settings, with_participation(settings, rounds))  # its world has not moved either
 
 
 def test_errors_of_flower_are_not_replies(settings, server, grid):
@@ -376,11 +436,58 @@ def test_a_full_disk_at_checkpoint_time_leaves_the_last_checkpoint(settings, ser
     assert_central(again, settings, reference(settings))
 
 
-def test_a_checkpoint_of_another_federation_is_refused(server, grid, tmp_path):
-    server().train(grid)
-    other = changed(tmp_path, "", CONFIG.replace("seed = 11", "seed = 12"))
-    with pytest.raises(ValueError, match="of this federation, got one whose seed is 11"):
-        server(other)
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("seed = 11", "seed = 12", "whose seed is 12, got one whose seed is 11"),
+        (
+            "[0.2, 0.5, 0.3]",
+            "[0.5, 0.2, 0.3]",
+            r"weights is \[0.5, 0.2, 0.3\], got one whose weights is \[0.2, 0.5, 0.3\]",
+        ),
+        ("radius = 8.0", "radius = 9.0", "radius is 9.0, got one whose radius is 8.0"),
+        (
+            "[algorithm]",
+            "reward_cap = 11.0\n[algorithm]",
+            r"reward_cap is 11\.0, got one whose reward_cap is 10\.0",
+        ),
+    ],
+)
+def test_a_checkpoint_of_another_federation_is_refused(server, tmp_path, old, new, message):
+    server()
+    with pytest.raises(ValueError, match=message):
+        server(changed(tmp_path, "", CONFIG.replace(old, new)))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('"median"', '"mean"', "rule is mean, got one whose rule is median"),
+        (
+            '"trimmed-mean"\ntrim = 0.3',
+            '"trimmed-mean"\ntrim = 0.4',
+            "trim is 0.4, got one whose trim is 0.3",
+        ),
+        ('"krum"\nmalicious = 2', '"krum"\nmalicious = 1', "malicious is 1, got one whose malicious is 2"),
+        (
+            '"mean"\nprivacy = { clip = 0.5, noise = 2.0 }',
+            '"mean"\nprivacy = { clip = 0.5, noise = 1.0 }',
+            r"privacy is .*noise=1.0.*, got one whose privacy is .*noise=2.0",
+        ),
+        ('"mean"\nprivacy = { clip = 0.5, noise = 2.0 }', '"mean"', "privacy is None, got one whose"),
+    ],
+)
+def test_a_server_does_not_go_on_with_another_average(server, tmp_path, old, new, message):
+    server(robust(tmp_path, f"[server]\nrule = {old}\n"))
+    with pytest.raises(ValueError, match=message):
+        server(robust(tmp_path, f"[server]\nrule = {new}\n"))
+
+
+def test_what_may_change_while_a_federation_lasts(settings, server, tmp_path):
+    server()
+    longer = CONFIG.replace("steps = 70", "steps = 140")
+    made = server(changed(tmp_path, "[server]\ndeadline = 5.0\nat_least = 2\nfraction = 0.9\n", longer))
+    assert made.settings.rounds == 20
 
 
 def honest(settings, number, theta, rng):
@@ -484,6 +591,55 @@ def test_privacy_is_spent_round_by_round_and_remembered(server, tmp_path):
     accountant = rdp.RdpAccountant()
     accountant.compose(dp_event.GaussianDpEvent(2.0 / np.sqrt(10)))
     assert epsilons[-1] == pytest.approx(accountant.get_epsilon(1e-5), rel=1e-6)
+
+
+def test_privacy_spent_on_a_round_that_was_never_finished_stays_spent(server, tmp_path, monkeypatch):
+    settings = robust(tmp_path, PRIVATE, agents=3)
+    grid = crowd(settings, tmp_path)
+    made = server(settings)
+    close = made.ledger.close_round
+
+    def full(standing, record):
+        if standing.round == 4:  # the average has its noise, and cannot be written
+            raise OSError("no space left")
+        close(standing, record)
+
+    monkeypatch.setattr(made.ledger, "close_round", full)
+    with pytest.raises(OSError, match="no space left"):
+        made.train(grid)
+    again = server(settings)
+    assert again.standing.round == 3
+    again.train(grid)
+    undisturbed = rules.rule(settings)
+    event = GaussianPrivacyEvent(noise_multiplier=2.0, sample_size=3, population_size=3)
+    for _ in range(11):  # ten rounds, and the one that was drawn twice
+        undisturbed.accountant.compose(event)
+    assert list(ledger.read(made.home))[-1]["epsilon"] == pytest.approx(rules.spent(undisturbed)["epsilon"])
+
+
+@pytest.mark.parametrize("start", [0.0, 1.0, 1e-300, 1e6])
+def test_an_agent_that_echoes_the_parameter_does_not_end_a_private_federation(server, tmp_path, start):
+    settings = robust(tmp_path, PRIVATE, agents=3)
+    grid = crowd(settings, tmp_path)
+    made = server(settings)
+    made.standing.theta = np.full(settings.dim, start)
+
+    def echo(node, number, reply):
+        return with_theta(reply, made.standing.theta) if node == 201 else reply
+
+    grid.spoil = echo
+    made.train(grid)
+    assert all(line["agents"] == [0, 1, 2] for line in ledger.read(made.home) if line["round"])
+
+
+@pytest.mark.parametrize("start", [0.0, 1.0, -1.0, 1e-300, 1e100])
+def test_what_is_clipped_has_moved_by_as_little_as_can_be(start):
+    before = np.full(3, start)
+    for given in (before, before + np.array([0.0, 1e-200, 0.0])):
+        moved = strategy.clippable(given, before)
+        assert 0 < np.linalg.norm(moved - before) <= max(4e-16 * abs(start), 1e-150)
+    far = before + (1.0 + abs(start))
+    assert strategy.clippable(far, before) is far
 
 
 def test_private_rounds_wait_for_everybody_who_was_asked(server, tmp_path):

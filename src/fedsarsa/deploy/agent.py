@@ -19,10 +19,11 @@ import numpy as np
 from fedsarsa._checks import Floats
 from fedsarsa.deploy import files, wire
 from fedsarsa.deploy.config import Federation
-from fedsarsa.deploy.learner import Learner
+from fedsarsa.deploy.learner import Held, Learner
 
 KIND = "agent state"
 SOCKET, STATE, LOCK = "agent.sock", "agent.npz", "agent.lock"
+BEFORE, AFTER = "before.", "after."  # the last round answered
 PATIENCE = 10.0  # seconds that a caller may take to say what it wants
 
 
@@ -36,7 +37,9 @@ class Agent:
     Attributes
     ----------
     federation, round : str, int
-        The federation it takes part in, "" before the first, and the last round it finished there.
+        The federation it takes part in, "" before the first, and the last round it answered there.
+    before : dict or None
+        What its learner held before that round; None: it had not begun.
     """
 
     def __init__(self, settings: Federation, number: int, home: Path) -> None:
@@ -45,6 +48,7 @@ class Agent:
         self.learner = Learner(settings, number)
         self.federation, self.round = "", 0
         self.asked = self.answer = np.zeros(self.learner.dim)
+        self.before: Held | None = None
         if self.path.exists():
             self._load()
 
@@ -52,7 +56,8 @@ class Agent:
         """The local parameter after the round that ``request`` describes, from ``theta`` on.
 
         The same round asked for twice, by a server that went on from its checkpoint, has the same answer:
-        the world does not move again.
+        the world does not move again. A round whose answer did not count is as if it had not been: the next
+        one begins where that one began.
         """
         self._check(request, theta)
         learner, number = self.learner, request["round"]
@@ -60,26 +65,34 @@ class Agent:
         if not anew and number <= self.round:
             if number == self.round and np.array_equal(theta, self.asked):
                 return self.answer
-            raise RefusalError(f"round {number} is stale: this agent has finished round {self.round}")
-        before = learner.pair
+            raise RefusalError(f"round {number} is stale: this agent has answered round {self.round}")
+        after = learner.held
+        counted = not anew and request["counted"].get(str(self.number), 0) >= self.round
+        before = after if counted else None if anew else self.before
         try:
-            if anew:
-                learner.begin(theta)
+            if before is None:
+                learner.begin(np.zeros(learner.dim))
+            else:
+                learner.held = before
             answer = learner.advance(theta, request["t"], request["steps"])
             if time.monotonic() > request["until"]:
                 raise RefusalError("the round's deadline has passed")
-            self._save(request["federation"], number, theta, answer)
+            self._save(request["federation"], number, theta, answer, before)
         except (OSError, ArithmeticError, RefusalError) as error:
-            learner.pair = before  # as if it had not been asked
+            learner.held = after  # as if it had not been asked
             raise RefusalError(str(error)) from None
-        self.federation, self.round, self.asked, self.answer = request["federation"], number, theta, answer
+        self.federation, self.round, self.before = request["federation"], number, before
+        self.asked, self.answer = theta, answer
         return answer
 
     def _check(self, request: dict[str, Any], theta: Floats) -> None:
         wanted = {"federation": str, "round": int, "t": int, "steps": int, "terms": dict, "until": float}
+        wanted["counted"] = dict  # agents' numbers, as text, and the last round that counted each of them
         for name, kind in wanted.items():
             if type(request.get(name)) is not kind:
                 raise RefusalError(f"{name} must be of type {kind.__name__}, got {request.get(name)!r}")
+        if type(request["counted"].get(str(self.number), 0)) is not int:
+            raise RefusalError(f"counted must hold the numbers of rounds, got {request['counted']!r:.200}")
         for name, own in self.terms.items():
             if request["terms"].get(name) != own:
                 raise RefusalError(f"{name} is {own} here, {request['terms'].get(name)} at the server")
@@ -96,15 +109,18 @@ class Agent:
         if time.monotonic() > request["until"]:
             raise RefusalError("the round's deadline has passed")
 
-    def _save(self, federation: str, number: int, asked: Floats, answer: Floats) -> None:
+    def _save(self, federation: str, number: int, asked: Floats, answer: Floats, before: Held | None) -> None:
         about = {
             "federation": federation,
             "round": number,
             "number": self.number,
-            "pair": self.learner.pair,
+            "begun": before is not None,
             "terms": self.terms,
         }
-        files.save(self.path, KIND, about, {"asked": asked, "answer": answer})
+        arrays = {"asked": asked, "answer": answer}
+        for when, held in ((BEFORE, before or {}), (AFTER, self.learner.held)):
+            arrays |= {when + name: array for name, array in held.items()}
+        files.save(self.path, KIND, about, arrays)
 
     def _load(self) -> None:
         about, arrays = files.load(self.path, KIND)
@@ -115,7 +131,13 @@ class Agent:
             )
         self.federation, self.round = about["federation"], about["round"]
         self.asked, self.answer = arrays["asked"], arrays["answer"]
-        self.learner.pair = tuple(about["pair"])
+        self.before = _part(arrays, BEFORE) if about["begun"] else None
+        self.learner.held = _part(arrays, AFTER)
+
+
+def _part(arrays: files.Arrays, when: str) -> Held:
+    """What the learner held ``when``."""
+    return {name.removeprefix(when): array for name, array in arrays.items() if name.startswith(when)}
 
 
 def serve(settings: Federation, number: int, home: Path, say: Callable[[str], None]) -> None:

@@ -145,6 +145,21 @@ class Federation:
             "seed": repr(self.training.seed),
         }
 
+    @property
+    def averaging(self) -> dict[str, str]:
+        """What the server alone decides, and may not change while a federation lasts."""
+        server = self.server
+        weights = self.algorithm.weights
+        return {
+            "weights": repr(None if weights is None else np.asarray(weights).tolist()),
+            "radius": repr(self.algorithm.radius),
+            "reward_cap": repr(self.reward_cap),
+            "rule": server.rule,
+            "trim": repr(server.trim if server.rule == "trimmed-mean" else None),
+            "malicious": repr(server.malicious if server.rule == "krum" else None),
+            "privacy": repr(server.privacy),
+        }
+
 
 def _told(part: object) -> str:
     """What features or a policy are, their arrays by a digest: ``repr`` shows shapes alone."""

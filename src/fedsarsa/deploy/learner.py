@@ -1,8 +1,10 @@
 """One agent's world, learner and random stream, compiled once and kept from round to round."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedsarsa._checks import Floats
 from fedsarsa.deploy.config import Federation
@@ -10,6 +12,8 @@ from fedsarsa.federation.engines.cpu import CpuEngine
 from fedsarsa.federation.problem import RUNNING, first_state
 from fedsarsa.learning.step_sizes import schedules
 from fedsarsa.worlds.fleet import Fleet
+
+Held = dict[str, NDArray[Any]]
 
 FOREVER = 1 << 62  # the server, not the agent, knows when it is over
 
@@ -28,13 +32,13 @@ class Learner:
         self._training = first_state(self._engine.problem, np.zeros(self.dim))
 
     @property
-    def pair(self) -> tuple[int, int]:
-        """The state and action it holds."""
-        return int(self._training.states[0, 0]), int(self._training.actions[0, 0])
+    def held(self) -> Held:
+        """A copy of what goes on from round to round: the pair (s, a)."""
+        return {"states": self._training.states.copy(), "actions": self._training.actions.copy()}
 
-    @pair.setter
-    def pair(self, pair: tuple[int, int]) -> None:
-        self._training.states[0, 0], self._training.actions[0, 0] = pair
+    @held.setter
+    def held(self, held: Held) -> None:
+        self._training.states[:], self._training.actions[:] = held["states"], held["actions"]
 
     def begin(self, theta: Floats) -> None:
         """Draw the first state, and the first action from Gamma(theta)."""

@@ -10,6 +10,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from fedsarsa import _files
 from fedsarsa._checks import Floats
 from fedsarsa.deploy import files
 from fedsarsa.deploy.config import Federation
@@ -28,6 +29,8 @@ class Standing:
         A name drawn at its beginning, by which agents know whether they have begun.
     nodes : dict
         Which agent lives behind which Flower node, as far as they have replied.
+    counted : dict
+        The last round that counted each agent.
     privacy : dict
         What the privacy accountant must remember.
     """
@@ -36,6 +39,7 @@ class Standing:
     round: int = 0
     federation: str = field(default_factory=lambda: secrets.token_hex(8))
     nodes: dict[int, int] = field(default_factory=dict)
+    counted: dict[int, int] = field(default_factory=dict)
     privacy: dict[str, Any] = field(default_factory=dict)
 
 
@@ -54,14 +58,17 @@ class Ledger:
             self.close_round(standing, {"round": 0})
             return standing
         about, arrays = files.load(path, KIND)
-        if about["terms"] != self.settings.terms:
-            other = next(name for name, own in self.settings.terms.items() if about["terms"].get(name) != own)
-            raise ValueError(
-                f"{path}: expected a checkpoint of this federation, got one whose {other} is "
-                f"{about['terms'].get(other)}; choose another directory, or remove it"
-            )
-        nodes = {int(node): number for node, number in about["nodes"].items()}
-        standing = Standing(arrays["theta"], about["round"], about["federation"], nodes, about["privacy"])
+        for name, own in self._promised.items():
+            given = about.get("promised", {}).get(name)
+            if given != own:
+                raise ValueError(
+                    f"{path}: expected a checkpoint of this federation, whose {name} is {own}, "
+                    f"got one whose {name} is {given}; choose another directory, or remove it"
+                )
+        nodes, counted = ({int(key): n for key, n in about[name].items()} for name in ("nodes", "counted"))
+        standing = Standing(
+            arrays["theta"], about["round"], about["federation"], nodes, counted, about["privacy"]
+        )
         self._forget_after(standing.round)
         return standing
 
@@ -79,6 +86,10 @@ class Ledger:
                 f"{self.home}: round {standing.round} could not be written ({error.strerror}); "
                 f"the checkpoint before it is intact"
             ) from None
+        self.save(standing)
+
+    def save(self, standing: Standing) -> None:
+        """Write the checkpoint."""
         files.save(
             self.home / CHECKPOINT,
             KIND,
@@ -86,11 +97,17 @@ class Ledger:
                 "round": standing.round,
                 "federation": standing.federation,
                 "nodes": standing.nodes,
+                "counted": standing.counted,
                 "privacy": standing.privacy,
-                "terms": self.settings.terms,
+                "promised": self._promised,
             },
             {"theta": standing.theta},
         )
+
+    @property
+    def _promised(self) -> dict[str, str]:
+        """What may not change while a federation lasts."""
+        return self.settings.terms | self.settings.averaging
 
     def _forget_after(self, last: int) -> None:
         """Take back what was written of rounds that the checkpoint does not know."""
@@ -100,7 +117,7 @@ class Ledger:
                 file.truncate((last + 1) * self.dim * 8)
         if rounds.exists():
             kept = [line for line in read(self.home) if line["round"] <= last]
-            rounds.write_text("".join(json.dumps(line) + "\n" for line in kept))
+            _files.write_text("".join(json.dumps(line) + "\n" for line in kept), rounds)
 
 
 def _write(file: BinaryIO, content: bytes) -> None:

@@ -28,7 +28,7 @@ POLL = 0.25  # seconds between two looks for replies
 GRACE = 5.0  # seconds that messages live beyond the round's deadline, so that no reply is lost on its way
 BRIDGE_SHARE = 0.7  # of the deadline: how long a bridge waits for its agent, and a hanging one is named
 ATTEMPTS = 10  # how often a round is asked before the server gives up
-NUDGE = 1e-150  # Flower's clipping divides by the norm of an update, which may be zero
+NUDGE = 1e-150  # the least movement whose square is not zero
 
 
 class FedSarsaStrategy(Strategy):
@@ -114,8 +114,11 @@ class FedSarsaStrategy(Strategy):
             self.say(f"round {number}: {present} sound replies of {len(messages)}, {self._needed} needed")
             return False
         standing = self.standing
-        standing.theta, standing.round = result["theta"].numpy(), number
         standing.privacy = rules.spent(self.rule)
+        if standing.privacy:  # before anybody can see the noisy average: what is spent stays spent
+            self.ledger.save(standing)
+        standing.theta, standing.round = result["theta"].numpy(), number
+        standing.counted |= {reply.number: number for reply in self.accepted}
         done = time.perf_counter()
         record = {
             "round": number,
@@ -178,23 +181,21 @@ class FedSarsaStrategy(Strategy):
         if size < len(present):  # the same choice after a restart
             rng = np.random.default_rng([settings.training.seed, server_round])
             present = sorted(rng.choice(np.array(present, np.uint64), size, replace=False).tolist())
-        config["request"] = json.dumps(
-            {
-                "federation": self.standing.federation,
-                "round": server_round,
-                "t": (server_round - 1) * settings.every,
-                "steps": settings.every,
-                "terms": settings.terms,
-                "patience": BRIDGE_SHARE * settings.server.deadline,
-            }
-        )
+        question = {
+            "federation": self.standing.federation,
+            "round": server_round,
+            "t": (server_round - 1) * settings.every,
+            "steps": settings.every,
+            "terms": settings.terms,
+            "patience": BRIDGE_SHARE * settings.server.deadline,
+        }
         self.asked = present
         self.examiner = Examiner(
             settings, self.standing.federation, server_round, np.array(arrays["theta"].numpy())
         )
         messages = [
             Message(
-                RecordDict({"arrays": arrays, "config": config}),
+                RecordDict({"arrays": arrays, "config": self._addressed(node, question)}),
                 node,
                 MessageType.TRAIN,
                 ttl=settings.server.deadline + GRACE,
@@ -206,6 +207,12 @@ class FedSarsaStrategy(Strategy):
             self.rule.strategy.messages = messages
             self.rule.configure_train(server_round, arrays, config, grid)
         return messages
+
+    def _addressed(self, node: int, question: dict[str, Any]) -> ConfigRecord:
+        """The question, and which round last counted the agent there, or all where that is not known."""
+        counted, agent = self.standing.counted, self._agent(node)
+        known = counted if agent is None else {agent: counted.get(agent, 0)}
+        return ConfigRecord({"request": json.dumps(question | {"counted": known})})
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
@@ -245,8 +252,8 @@ class FedSarsaStrategy(Strategy):
     def _checked(self, message: Message, reply: Reply, private: bool) -> Message:
         """The message with what was checked, and nothing else of what the agent sent."""
         theta = reply.theta
-        if private and np.array_equal(theta, self.examiner.theta):
-            theta = theta + NUDGE
+        if private:
+            theta = clippable(theta, self.examiner.theta)
         message.content = RecordDict(
             {
                 "arrays": ArrayRecord({"theta": Array(theta)}),
@@ -275,6 +282,10 @@ class FedSarsaStrategy(Strategy):
         nodes[node] = reply.number
         return reply
 
+    def _agent(self, node: int) -> int | None:
+        """Whose node this is, as far as that is known."""
+        return (self.standing.nodes if self.keys is None else self.keys).get(node)
+
     def _name(self, node: int) -> str:
         number = self.standing.nodes.get(node)
         return f"node {node}" if number is None else f"agent {number}"
@@ -291,6 +302,16 @@ class FedSarsaStrategy(Strategy):
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> None:
         """Nothing was asked."""
+
+
+def clippable(theta: Floats, before: Floats) -> Floats:
+    """``theta``, or a neighbour if its distance from ``before`` is zero: Flower's clipping divides by it."""
+    with np.errstate(over="ignore"):
+        if np.linalg.norm(theta - before) > 0:
+            return theta
+    moved = before.copy()
+    moved[0] += max(np.spacing(abs(before[0])), NUDGE)
+    return moved
 
 
 def request(message: Message) -> str:

@@ -50,4 +50,4 @@ def status(home: Path) -> None:
     console.print(
         f"federation {about['federation']}: round {about['round']} is done, {running}; norm {norm:.6g}"
     )
-    console.print(rounds(list(ledger.read(home)), int(about["terms"]["agents"])))
+    console.print(rounds(list(ledger.read(home)), int(about["promised"]["agents"])))
