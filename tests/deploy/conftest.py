@@ -1,7 +1,12 @@
 import pytest
+from flwr.supercore.task_identity import TaskIdentity
 
-from fedsarsa.deploy import config
+from fedsarsa.deploy import config, strategy
+from fedsarsa.deploy.agent import Agent
+from fedsarsa.deploy.ledger import Ledger
+from fedsarsa.deploy.strategy import FedSarsaStrategy
 from tests.deploy.federations import CONFIG
+from tests.deploy.grids import NODES, FakeGrid
 
 
 @pytest.fixture
@@ -17,3 +22,29 @@ def homes(tmp_path):
     for home in made:
         home.mkdir(mode=0o700)
     return made
+
+
+@pytest.fixture
+def _quick(monkeypatch):
+    monkeypatch.setattr(strategy, "POLL", 0.001)
+    for name in ("_run_id", "_task_id", "_node_id"):
+        monkeypatch.setattr(TaskIdentity, name, 1)
+
+
+@pytest.fixture
+def grid(settings, homes):
+    return FakeGrid({node: Agent(settings, i, homes[i]) for i, node in enumerate(NODES)})
+
+
+@pytest.fixture
+def server(settings, tmp_path, _quick):
+    home = tmp_path / "server"
+    home.mkdir(exist_ok=True)
+    said = []
+
+    def make(changed=settings, keys=None):
+        made = FedSarsaStrategy(changed, Ledger(changed, home), said.append, keys)
+        made.said, made.home = said, home
+        return made
+
+    return make

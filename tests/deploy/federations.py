@@ -4,7 +4,8 @@ import time
 
 import numpy as np
 
-from fedsarsa.federation.engines.reference import local_step, project
+from fedsarsa.federation import engines
+from fedsarsa.federation.engines.reference import project
 from fedsarsa.federation.problem import average, first_state
 
 CONFIG = """
@@ -49,20 +50,18 @@ def with_participation(settings, rounds):
 
     ``rounds`` lists the agents of every round; written with the reference engine's own step.
     """
-    from fedsarsa.federation.engines.reference import ReferenceEngine
-
     problem = settings.algorithm.problem(settings.worlds, settings.training.steps, 1, settings.training.seed)
     weights = problem.weights
-    state = first_state(problem, np.zeros(settings.dim))
-    ReferenceEngine(problem).start(state)
-    theta = np.zeros(settings.dim)
+    theta = settings.theta0
+    state, engine = first_state(problem, theta), engines.build("reference", problem, None)
+    engine.start(state)
     central = [theta]
     for number, present in enumerate(rounds):
         for i in present:
             state.theta[0, i] = theta
             for t in range(number * settings.every, (number + 1) * settings.every):
                 alpha = problem.schedules[problem.schedule_of[i]].at(np.array([t]))[0]
-                local_step(problem, state, 0, i, t, alpha)
+                engine.step(state, 0, i, t, alpha)
         share = weights[present] / weights[present].sum()
         theta = project(average(share, state.theta[0, present]), problem.radius)
         central.append(theta)

@@ -19,7 +19,7 @@ import numpy as np
 from fedsarsa._checks import Floats
 from fedsarsa.deploy import files, wire
 from fedsarsa.deploy.config import Federation
-from fedsarsa.deploy.learner import Held, Learner
+from fedsarsa.deploy.learner import Held, Learner, WorldError
 
 KIND = "agent state"
 SOCKET, STATE, LOCK = "agent.sock", "agent.npz", "agent.lock"
@@ -71,14 +71,14 @@ class Agent:
         before = after if counted else None if anew else self.before
         try:
             if before is None:
-                learner.begin(np.zeros(learner.dim))
+                learner.begin()
             else:
                 learner.held = before
             answer = learner.advance(theta, request["t"], request["steps"])
             if time.monotonic() > request["until"]:
                 raise RefusalError("the round's deadline has passed")
             self._save(request["federation"], number, theta, answer, before)
-        except (OSError, ArithmeticError, RefusalError) as error:
+        except (OSError, ArithmeticError, WorldError, RefusalError) as error:
             learner.held = after  # as if it had not been asked
             raise RefusalError(str(error)) from None
         self.federation, self.round, self.before = request["federation"], number, before
@@ -153,7 +153,7 @@ def serve(settings: Federation, number: int, home: Path, say: Callable[[str], No
                 f"{home}: another agent is running here; expected a directory of its own"
             ) from None
         agent = Agent(settings, number, home)
-        _warm(settings, number)
+        agent.learner.warm()
         address.unlink(missing_ok=True)  # left by a process that was killed: the lock says it is gone
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
             before = os.umask(0o177)
@@ -164,6 +164,8 @@ def serve(settings: Federation, number: int, home: Path, say: Callable[[str], No
             listener.listen()
             signal.signal(signal.SIGTERM, signal.default_int_handler)
             done = f", going on after round {agent.round}" if agent.round else ""
+            if agent.round and not agent.learner.can_be_saved:
+                done += ", with a new episode: environments cannot be saved"
             say(f"agent {number} listens on {address}{done}")
             try:
                 while True:
@@ -173,14 +175,8 @@ def serve(settings: Federation, number: int, home: Path, say: Callable[[str], No
             except KeyboardInterrupt:
                 say(f"agent {number} stops after round {agent.round}")
             finally:
+                agent.learner.close()
                 address.unlink(missing_ok=True)
-
-
-def _warm(settings: Federation, number: int) -> None:
-    """Compile before the first round, not in it."""
-    learner = Learner(settings, number)
-    learner.begin(np.zeros(learner.dim))
-    learner.advance(np.zeros(learner.dim), 0, 1)
 
 
 def _answer(agent: Agent, connection: socket.socket, say: Callable[[str], None]) -> None:
@@ -196,6 +192,8 @@ def _answer(agent: Agent, connection: socket.socket, say: Callable[[str], None])
             answer = agent.take_part(request, theta)
             header |= {"round": agent.round, "federation": agent.federation}
             said = f"round {agent.round}: {request['steps']} steps"
+            ended, gain = agent.learner.episodes
+            said += f", {ended} episodes with a mean return of {gain:.6g}" if ended else ""
         except RefusalError as refusal:
             answer = np.zeros(0)
             header["refused"] = said = str(refusal)

@@ -10,6 +10,7 @@ from flwr.app import Message
 
 from fedsarsa._checks import Floats
 from fedsarsa.deploy.config import Federation
+from fedsarsa.learning.boxes import BoxMap
 from fedsarsa.learning.features import Aggregation, FeatureMap
 from fedsarsa.learning.step_sizes import schedules, step_sizes_at
 
@@ -38,18 +39,20 @@ def reach(norm: float, step_sizes: Floats, reward_cap: float, discount: float) -
     """How far from a parameter of this norm an agent can get in ``len(step_sizes)`` steps.
 
     Features have norms of at most 1, so one step moves the parameter by at most
-    alpha (R + (1 + gamma) ||theta||), as in the proof of Lemma ``lem:v-para-prog``. With x_l the distance
+    alpha (R + (1 + gamma) ||theta||), as in the proof of Lemma ``lem:v-para-prog``; with eligibility traces
+    alpha is the step size times the largest norm of a trace. With x_l the distance
     after l steps, x_{l+1} <= (1 + c alpha_l) x_l + alpha_l (R + c ||theta||) for c = 1 + gamma, whose
     solution is x_K = (R / c + ||theta||) (prod_l (1 + c alpha_l) - 1): the lemma's bound, without asking
     that steps be small.
     """
     c = 1 + discount
     with np.errstate(over="ignore"):
-        return float((reward_cap / c + norm) * np.expm1(np.log1p(c * step_sizes).sum()))
+        growth = float(np.expm1(np.log1p(c * step_sizes).sum()))
+    return (reward_cap / c + norm) * growth if math.isfinite(growth) else math.inf
 
 
 def ceiling(
-    theta: Floats, step_sizes: Floats, features: FeatureMap, reward_cap: float, discount: float
+    theta: Floats, step_sizes: Floats, features: FeatureMap | BoxMap, reward_cap: float, discount: float
 ) -> float:
     """The largest absolute parameter that an agent can have after any number of steps from ``theta``.
 
@@ -72,8 +75,9 @@ class Examiner:
         self.settings, self.federation, self.number, self.theta = settings, federation, number, theta
         times = np.arange((number - 1) * settings.every, number * settings.every)
         own = schedules(settings.algorithm.step_size)
+        assert settings.reward_cap is not None
         norm, known = float(np.linalg.norm(theta)), (settings.reward_cap, settings.discount)
-        steps = step_sizes_at(own, times)
+        steps = settings.stride * step_sizes_at(own, times)
         self.bounds = [reach(norm, sizes, *known) for sizes in steps]
         self.ceilings = [ceiling(theta, sizes, settings.features, *known) for sizes in steps]
 

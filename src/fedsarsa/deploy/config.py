@@ -1,24 +1,31 @@
 """Deployments described in TOML: a training's file with a ``[server]`` section and worlds elsewhere."""
 
 import hashlib
+import math
 import tomllib
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field, ValidationError
 
+from fedsarsa._checks import Floats
 from fedsarsa.experiments import config as configs
 from fedsarsa.experiments.config import FileFleet, PaperFleet, unless_given
+from fedsarsa.experiments.continuous import ControlSection, GymSection
 from fedsarsa.experiments.section import Section
+from fedsarsa.federation.episodic import EpisodicProblem
 from fedsarsa.federation.fedsarsa import FedSARSA
-from fedsarsa.federation.options import check_finite
-from fedsarsa.worlds.finite import FiniteMDP
+from fedsarsa.federation.options import AnyFleet, check_finite
+from fedsarsa.learning.boxes import BoxMap
+from fedsarsa.learning.features import FeatureMap
+from fedsarsa.learning.step_sizes import schedules
 from fedsarsa.worlds.fleet import Fleet
 
 
 class RemoteFleet(Section):
-    """Worlds that the server never sees; it needs their sizes, and a bound on their rewards."""
+    """Finite worlds that the server never sees; it needs their sizes, and a bound on their rewards."""
 
     kind: Literal["remote"]
     agents: int = Field(ge=1)
@@ -26,6 +33,48 @@ class RemoteFleet(Section):
     actions: int = Field(ge=1)
     discount: float = Field(gt=0, lt=1)
     reward_cap: float = Field(ge=0)
+
+
+class RemoteContinuousFleet(Section):
+    """Control worlds or environments that the server never sees, with what features and checks ask of them.
+
+    ``low`` and ``high`` bound the observations; ``actions`` is their number, or where an action is a number
+    itself, ``action_bounds`` are the lowest and the highest.
+    """
+
+    kind: Literal["remote-continuous"]
+    agents: int = Field(ge=1)
+    low: list[float]
+    high: list[float]
+    actions: int | None = Field(default=None, ge=1)
+    action_bounds: list[float] | None = Field(default=None, min_length=2, max_length=2)
+    discount: float = Field(gt=0, le=1)
+    reward_cap: float = Field(ge=0, allow_inf_nan=True)
+
+    def build(self) -> "Unseen":
+        """What can be said of the worlds."""
+        if (self.actions is None) == (self.action_bounds is None):
+            raise ValueError(
+                "fleet: expected either actions or action_bounds, the lowest and the highest action"
+            )
+        if len(self.low) != len(self.high):
+            raise ValueError(f"fleet.high: expected {len(self.low)} numbers, as in low, got {len(self.high)}")
+        bounds = None if self.action_bounds is None else (self.action_bounds[0], self.action_bounds[1])
+        return Unseen(self.agents, (tuple(self.low), tuple(self.high)), self.actions, bounds, self.discount)
+
+
+@dataclass(frozen=True)
+class Unseen:
+    """A fleet as `ControlFleet` tells of it, without its worlds."""
+
+    agents: int
+    bounds: tuple[tuple[float, ...], tuple[float, ...]]
+    action_count: int | None
+    action_bounds: tuple[float, float] | None
+    discount: float
+
+    def __len__(self) -> int:
+        return self.agents
 
 
 class Privacy(Section):
@@ -40,11 +89,13 @@ class Privacy(Section):
 class Server(Section):
     """What the server does beyond the algorithm.
 
-    ``agents`` is N where the fleet does not say; ``deadline`` the seconds that a round waits for its
-    agents; each round asks ``fraction`` of the agents present, and at least ``at_least``.
+    ``agents`` is N where the fleet does not say, ``reward_cap`` a bound on the absolute rewards where
+    environments do not tell; ``deadline`` the seconds that a round waits for its agents; each round asks
+    ``fraction`` of the agents present, and at least ``at_least``.
     """
 
     agents: int | None = Field(default=None, ge=1)
+    reward_cap: float | None = Field(default=None, ge=0, allow_inf_nan=True)
     deadline: float = Field(default=60.0, gt=0)
     fraction: float = Field(default=1.0, gt=0, le=1)
     at_least: int = Field(default=1, ge=1)
@@ -55,7 +106,9 @@ class Server(Section):
 
 
 DeployedFleet = Annotated[
-    PaperFleet | FileFleet | RemoteFleet, Field(discriminator="kind"), unless_given("paper")
+    PaperFleet | FileFleet | ControlSection | GymSection | RemoteFleet | RemoteContinuousFleet,
+    Field(discriminator="kind"),
+    unless_given("paper"),
 ]
 
 
@@ -71,31 +124,51 @@ class Federation:
 
     Attributes
     ----------
-    worlds : Fleet or None
+    worlds : Fleet, ControlFleet, GymFleet or None
         The worlds this machine knows; None for a server whose agents keep theirs.
+    reward_cap : float or None
+        The largest absolute reward; None where it is not known, which only a server minds.
+    theta0 : (d,)
+        The first central parameter.
+    stride : float
+        An update is at most this times the step size times the temporal-difference error.
     """
 
     def __init__(self, deployment: Deployment, folder: Path) -> None:
         section = deployment.fleet
         self.server, self.training = deployment.server, deployment.training
         self.algorithm: FedSARSA = deployment.algorithm.build()
-        check_finite(self.algorithm)
-        if self.algorithm.initial_value:
-            raise ValueError(
-                f"algorithm.initial_value: expected 0 in a deployment, got {self.algorithm.initial_value}"
-            )
-        self.worlds: Fleet | None = None
+        self.worlds: AnyFleet | None = None
+        known: Any
         if isinstance(section, RemoteFleet):
-            known: RemoteFleet | Fleet = section
-            count = section.agents
+            known = section
+        elif isinstance(section, RemoteContinuousFleet):
+            known = section.build()
         else:
             known = self.worlds = section.build(folder)
-            count = self.server.agents or len(self.worlds)
-        self.agents = count
-        self.states, self.actions = known.states, known.actions
-        self.discount, self.reward_cap = known.discount, known.reward_cap
-        self.features = self.algorithm.features.on(self.states, self.actions)
+        if isinstance(section, RemoteFleet | RemoteContinuousFleet):
+            self.agents = section.agents
+        else:
+            self.agents = self.server.agents or len(known)
+        self.discount: float = known.discount
+        self.reward_cap = _reward_cap(section, known, self.server)
+        if isinstance(known, Fleet | RemoteFleet):
+            check_finite(self.algorithm)
+            self.features: FeatureMap | BoxMap = self.algorithm.features.on(known.states, known.actions)
+            self.stride = 1.0
+            self._world_terms = {"states": repr(known.states), "actions": repr(known.actions)}
+        else:
+            # Weights and step sizes are checked where all agents are known: at the server.
+            shared = replace(self.algorithm, step_size=1.0, weights=None)
+            problem = shared.problem(known, self.training.steps, runs=1, seed=self.training.seed)
+            assert isinstance(problem, EpisodicProblem)
+            self.features = problem.features
+            fading = self.discount * problem.trace_decay
+            # A trace is a sum of feature vectors, of norms at most 1, that fade with their age.
+            self.stride = problem.step_factor / (1 - fading) if fading < 1 else math.inf
+            self._world_terms = _episodic_terms(self.algorithm, problem)
         self.dim = self.features.dim
+        self.theta0 = self.features.constant(self.algorithm.initial_value)
         every = self.algorithm.sync_every
         if every is None:
             raise ValueError('algorithm.sync_every: expected a number of steps in a deployment, got "never"')
@@ -105,9 +178,17 @@ class Federation:
                 f"training.steps: expected a multiple of sync_every ({every}) in a deployment, "
                 f"got {self.training.steps}"
             )
-        if self.server.at_least > count:
+        sizes = len(schedules(self.algorithm.step_size))
+        if sizes not in {1, self.agents}:
             raise ValueError(
-                f"server.at_least: expected at most the {count} agents, got {self.server.at_least}"
+                f"algorithm.step_size: expected one, or one per agent ({self.agents}), got {sizes}"
+            )
+        weights = self.algorithm.weights
+        if weights is not None and (given := np.size(weights)) != self.agents:
+            raise ValueError(f"algorithm.weights: expected one per agent ({self.agents}), got {given}")
+        if self.server.at_least > self.agents:
+            raise ValueError(
+                f"server.at_least: expected at most the {self.agents} agents, got {self.server.at_least}"
             )
 
     @property
@@ -115,17 +196,17 @@ class Federation:
         """How many rounds there are."""
         return self.training.steps // self.every
 
-    def world(self, number: int) -> FiniteMDP:
-        """The world of an agent: its own of the known ones, or the only one known here."""
+    def world(self, number: int) -> AnyFleet:
+        """The world of an agent, in a fleet of one: its own of the known ones, or the only one known here."""
         if not 0 <= number < self.agents:
             raise ValueError(f"number must be at least 0 and below the {self.agents} agents, got {number}")
         if self.worlds is None:
             raise ValueError("fleet.kind: expected the agent's own world, got remote, which is for servers")
         if len(self.worlds) == 1:
-            return self.worlds[0]
+            return self.worlds
         if number >= len(self.worlds):
             raise ValueError(f"number must be below the {len(self.worlds)} worlds of the fleet, got {number}")
-        return self.worlds[number]
+        return self.worlds[number : number + 1]
 
     @property
     def terms(self) -> dict[str, str]:
@@ -137,9 +218,9 @@ class Federation:
             "step_size": repr(algo.step_size),
             "sync_every": repr(algo.sync_every),
             "redraw_actions": repr(algo.redraw_actions),
+            "initial_value": repr(algo.initial_value),
             "discount": repr(self.discount),
-            "states": repr(self.states),
-            "actions": repr(self.actions),
+            **self._world_terms,
             "dim": repr(self.dim),
             "agents": repr(self.agents),
             "seed": repr(self.training.seed),
@@ -159,6 +240,41 @@ class Federation:
             "malicious": repr(server.malicious if server.rule == "krum" else None),
             "privacy": repr(server.privacy),
         }
+
+
+def _reward_cap(section: DeployedFleet, known: Any, server: Server) -> float | None:
+    """R: what the worlds say, or what the server was told of environments that say nothing."""
+    if isinstance(section, GymSection):
+        return server.reward_cap
+    if server.reward_cap is not None:
+        raise ValueError(
+            f'server.reward_cap: expected none where fleet.kind is "{section.kind}", which tells it, '
+            f"got {server.reward_cap}"
+        )
+    if isinstance(section, ControlSection):
+        return max(float(world.reward_cap) for world in known)
+    return float(section.reward_cap if isinstance(section, RemoteContinuousFleet) else known.reward_cap)
+
+
+def _episodic_terms(algo: FedSARSA, problem: EpisodicProblem) -> dict[str, str]:
+    """What decides a step in worlds with continuous observations, beyond what it is in finite ones."""
+    return {
+        "low": _listed(problem.features.low),
+        "high": _listed(problem.features.high),
+        "actions": f"{len(problem.candidates)} of {algo.actions!r}",
+        "action_bounds": repr(problem.action_bounds),
+        "trace_decay": repr(problem.trace_decay),
+        "traces": problem.traces,
+        "expected": repr(problem.expected),
+        "step_per_feature": repr(problem.step_per_feature),
+    }
+
+
+def _listed(numbers: Floats) -> str:
+    """A vector: its numbers, or if they are many, a digest."""
+    if len(numbers) <= 16:
+        return repr(numbers.tolist())
+    return f"{len(numbers)} numbers {hashlib.sha256(numbers.tobytes()).hexdigest()[:16]}"
 
 
 def _told(part: object) -> str:

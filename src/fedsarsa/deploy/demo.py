@@ -13,6 +13,7 @@ from fedsarsa import theory
 from fedsarsa.deploy import config, files, keys, ledger, table
 from fedsarsa.deploy.node import LEASE
 from fedsarsa.deploy.processes import Processes, free_port
+from fedsarsa.worlds.fleet import Fleet
 
 CONFIG = """\
 [fleet]
@@ -67,7 +68,7 @@ def _run(processes: Processes, home: Path, rounds: int, console: Console) -> Non
             keys.make_node(own)
         shutil.copy(own / "node.pub", server / "nodes" / f"{number}.pub")
         shutil.copy(server / "ca.crt", own)
-    assert settings.worlds is not None
+    assert isinstance(settings.worlds, Fleet)
     target = theory.federated_point(settings.worlds, settings.algorithm.features, settings.algorithm.policy)
     address = f"127.0.0.1:{free_port()}"
     fedsarsa = ["-m", "fedsarsa"]

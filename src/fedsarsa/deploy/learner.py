@@ -1,6 +1,6 @@
 """One agent's world, learner and random stream, compiled once and kept from round to round."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -8,42 +8,86 @@ from numpy.typing import NDArray
 
 from fedsarsa._checks import Floats
 from fedsarsa.deploy.config import Federation
+from fedsarsa.federation.engines.control import ControlEngine
 from fedsarsa.federation.engines.cpu import CpuEngine
-from fedsarsa.federation.problem import RUNNING, first_state
+from fedsarsa.federation.engines.gym import GymEngine
+from fedsarsa.federation.episodic import EpisodicProblem
+from fedsarsa.federation.problem import RUNNING, Problem, first_state
 from fedsarsa.learning.step_sizes import schedules
-from fedsarsa.worlds.fleet import Fleet
+from fedsarsa.worlds.gym import GymFleet
 
 Held = dict[str, NDArray[Any]]
 
 FOREVER = 1 << 62  # the server, not the agent, knows when it is over
 
 
+class WorldError(RuntimeError):
+    """The agent's environment failed."""
+
+
 class Learner:
-    """Agent ``number`` of a federation: takes the steps that the ``reference`` engine would take for it."""
+    """Agent ``number`` of a federation: takes the steps that an engine would take for it.
+
+    Environments of Gymnasium cannot be saved nor put back: ``held`` has nothing of them, they go on in any
+    case, and begin a new episode in a new process or after they failed.
+    """
 
     def __init__(self, federation: Federation, number: int) -> None:
-        world = federation.world(number)
-        own = schedules(federation.algorithm.step_size)
-        step_size = own[number] if len(own) > 1 else own[0]
-        alone = replace(federation.algorithm, step_size=step_size, sync_every=None, weights=None)
-        problem = alone.problem(Fleet([world]), FOREVER, runs=1, seed=federation.training.seed)
-        self.dim = problem.features.dim
-        self._engine = CpuEngine(replace(problem, average_offset=None), threads=1, first_agent=number)
-        self._training = first_state(self._engine.problem, np.zeros(self.dim))
+        problem = _alone(federation, number)
+        self.dim, self._theta0 = problem.features.dim, federation.theta0
+        self._engine = _engine(problem, number)
+        self._training = first_state(problem, self._theta0)
+
+    @property
+    def can_be_saved(self) -> bool:
+        """Whether ``held`` is all that goes on from round to round."""
+        return not isinstance(self._engine, GymEngine)
 
     @property
     def held(self) -> Held:
-        """A copy of what goes on from round to round: the pair (s, a)."""
-        return {"states": self._training.states.copy(), "actions": self._training.actions.copy()}
+        """A copy of what goes on from round to round: the pair (s, a), and in control worlds the episode."""
+        return {name: array.copy() for name, array in self._arrays().items()}
 
     @held.setter
     def held(self, held: Held) -> None:
-        self._training.states[:], self._training.actions[:] = held["states"], held["actions"]
+        for name, array in self._arrays().items():
+            array[...] = held[name]
 
-    def begin(self, theta: Floats) -> None:
-        """Draw the first state, and the first action from Gamma(theta)."""
-        self._training.theta[0, 0] = theta
+    def _arrays(self) -> Held:
+        training = self._training
+        if not self.can_be_saved:
+            return {}
+        own = {"states": training.states, "actions": training.actions}
+        if training.episodes is None:
+            return own
+        return own | {
+            field.name: getattr(training.episodes, field.name) for field in fields(training.episodes)
+        }
+
+    @property
+    def episodes(self) -> tuple[int, float]:
+        """How many episodes ended in the last stretch of steps, and their mean return."""
+        if self._training.episodes is None:
+            return 0, 0.0
+        count = int(self._training.episodes.episodes.sum())
+        return count, float(self._training.episodes.returns.sum()) / max(count, 1)
+
+    def warm(self) -> None:
+        """Compile before the first round, not in it. No world moves."""
+        if isinstance(self._engine, GymEngine):
+            self._engine.warm(self._training)
+            return
+        before = self.held
+        self.begin()
+        self.advance(self._theta0, 0, 1)
+        self.held = before
+
+    def begin(self) -> None:
+        """Draw the first state, and the first action from Gamma(theta) with the federation's first theta."""
+        self.close()
+        self._training.theta[0, 0] = self._theta0
         self._engine.start(self._training)
+        self._check_world()
 
     def advance(self, theta: Floats, t: int, steps: int) -> Floats:
         """The local parameter ``steps`` steps after time ``t``, from ``theta`` on."""
@@ -51,7 +95,44 @@ class Learner:
         training.t = t
         training.theta[0, 0] = theta
         training.failed_at[0] = RUNNING
+        if training.episodes is not None:
+            training.episodes.episodes[:], training.episodes.returns[:] = 0, 0.0
         self._engine.advance(training, steps)
+        self._check_world()
         if training.failed_at[0] != RUNNING:
             raise ArithmeticError(f"parameters stopped being finite at step {training.failed_at[0]}")
         return np.array(training.theta[0, 0])
+
+    def _check_world(self) -> None:
+        episodes = self._training.episodes
+        if episodes is None or episodes.stopped_at[0, 0] == RUNNING:
+            return
+        step = int(episodes.stopped_at[0, 0])
+        episodes.stopped_at[0, 0] = RUNNING
+        self.close()  # the next round makes a new environment
+        raise WorldError(f"its environment failed at step {step}; the agent's own output says how")
+
+    def close(self) -> None:
+        """Close the environment, if there is one."""
+        if isinstance(self._engine, GymEngine):
+            self._engine.close()
+
+
+def _alone(federation: Federation, number: int) -> Problem:
+    """What an agent does between synchronisations: in its own world, with the features of the federation."""
+    world = federation.world(number)
+    own = schedules(federation.algorithm.step_size)
+    step_size = own[number] if len(own) > 1 else own[0]
+    algorithm = replace(federation.algorithm, step_size=step_size, sync_every=None, weights=None)
+    assert federation.worlds is not None
+    problem = algorithm.problem(federation.worlds, FOREVER, runs=1, seed=federation.training.seed)
+    one = {"schedule_of": problem.schedule_of[:1], "weights": np.ones(1), "average_offset": None}
+    return replace(problem, fleet=world, **one)  # type: ignore[arg-type]
+
+
+def _engine(problem: Problem, number: int) -> CpuEngine | ControlEngine | GymEngine:
+    if not isinstance(problem, EpisodicProblem):
+        return CpuEngine(problem, threads=1, first_agent=number)
+    if isinstance(problem.fleet, GymFleet):
+        return GymEngine(problem, first_agent=number)
+    return ControlEngine(problem, threads=1, first_agent=number)

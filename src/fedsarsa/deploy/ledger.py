@@ -53,7 +53,7 @@ class Ledger:
         """Where the federation stands: at its beginning, or at its checkpoint."""
         path = self.home / CHECKPOINT
         if not path.exists():
-            standing = Standing(np.zeros(self.dim))
+            standing = Standing(self.settings.theta0)
             self._forget_after(-1)
             self.close_round(standing, {"round": 0})
             return standing

@@ -40,8 +40,13 @@ def sample_size(settings: Federation) -> int:
 
 
 def rule(settings: Federation) -> Strategy:
-    """Flower's strategy for the server's rule; only its aggregation is used."""
+    """Flower's strategy for the server's rule, if it can work; only its aggregation is used."""
     server = settings.server
+    if settings.reward_cap is None:
+        raise ValueError(
+            "server.reward_cap: expected a bound on the absolute rewards of environments, which do not tell "
+            "it, got none; with inf, replies are not checked for how far they moved"
+        )
     if (server.rule != "mean" or server.privacy is not None) and settings.algorithm.weights is not None:
         raise ValueError("algorithm.weights: expected none with a robust rule or privacy, got some")
     if server.privacy is not None:

@@ -125,7 +125,7 @@ def _roll(control: Control, model: Model, herd: Herd, seed: int, episode: int, d
         stream = U64(agent)
         x, p, theta = herd.physical[agent], control.physics[agent], herd.theta[agent % len(herd.theta)]
         flock.gain[agent] = 0.0
-        first_state(control, herd, agent, seed, run, stream, U64(random.START))
+        first_state(control, herd, agent, p, seed, run, stream, U64(random.START))
         episodic.begin(model, flock, agent, theta, seed, run, stream, U64(random.START), desk)
         for t in range(control.limits[agent]):
             word, _ = random.words(seed, run, stream, U64(t))

@@ -130,3 +130,24 @@ def test_physics_without_measure_neither_hang_nor_crash(name):
     state = np.full(STATE, 0.1)
     for _ in range(20):
         dynamics.step(wild.kind, pack([wild])[0], state, 1.0, 0.5)
+
+
+@pytest.mark.parametrize("name", WORLDS)
+def test_no_reward_is_larger_than_the_cap(name):
+    rng = np.random.default_rng(0)
+    largest = []
+    for world in fs.control.fleet(name, agents=20, spread=0.5, seed=1):
+        p, x, cap = pack([world])[0], np.zeros(STATE), world.reward_cap
+        dynamics.reset(world.kind, p, x, *rng.uniform(size=4))
+        rewards = []
+        for _ in range(500):
+            low, high = world.action_bounds or (0.0, world.action_count - 1)
+            action = rng.choice([low, high])
+            reward, over = dynamics.step(world.kind, p, x, float(action), rng.uniform())
+            rewards.append(abs(reward))
+            if over:
+                dynamics.reset(world.kind, p, x, *rng.uniform(size=4))
+        assert max(rewards) <= cap
+        largest.append(max(rewards) / cap)
+    # Of two the largest is rare: a rod that hangs and turns at its fastest, a car that reaches the goal.
+    assert max(largest) >= {"Pendulum": 0.5, "MountainCarContinuous": 0.0}.get(name, 1.0)

@@ -19,15 +19,19 @@ from fedsarsa.worlds.control.world import pack
 
 
 class ControlEngine(CompiledEngine):
-    """Trains a problem on ``threads`` threads (all cores unless given)."""
+    """Trains a problem on ``threads`` threads (all cores unless given).
+
+    ``first_agent`` is the number of the problem's first agent in the federation that it is a part of.
+    """
 
     long_round = 2_000
     problem: EpisodicProblem
 
-    def __init__(self, problem: EpisodicProblem, threads: int | None = None) -> None:
+    def __init__(self, problem: EpisodicProblem, threads: int | None = None, first_agent: int = 0) -> None:
         fleet = problem.fleet
         assert isinstance(fleet, ControlFleet)
         super().__init__(problem, threads)
+        self.first_agent = U64(first_agent)
         self.model = problem.model()
         self.control = Control(
             kind=fleet.world.kind,
@@ -50,9 +54,8 @@ class ControlEngine(CompiledEngine):
     def start(self, state: State) -> None:
         """Begin every agent's first episode."""
         with announced():
-            control_lanes.start(
-                self.control, self.model, self.plan, 0, self._herd(state, ALL), self._bench(0)
-            )
+            herd, bench = self._herd(state, ALL), self._bench(0)
+            control_lanes.start(self.control, self.model, self.plan, self.first_agent, herd, bench)
 
     def train_by_runs(
         self, state: State, step_sizes: Floats, stretch: Stretch, central: Floats, drift: Floats
@@ -128,7 +131,7 @@ class ControlEngine(CompiledEngine):
         nothing = np.empty(0, np.uint32)
         return Team(
             first_run=U64(runs.start or 0),
-            first_agent=U64(0),
+            first_agent=self.first_agent,
             theta=state.theta[runs].reshape(-1),
             states=nothing,
             actions=nothing,

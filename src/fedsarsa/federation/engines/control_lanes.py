@@ -45,11 +45,13 @@ class Bench(NamedTuple):
 
 
 @piece
-def first_state(control: Control, herd: Herd, lane: int, seed: int, run: int, agent: int, t: int) -> None:
-    """The state that begins an episode after step ``t``, and what is seen of it."""
+def first_state(
+    control: Control, herd: Herd, lane: int, p: Floats, seed: int, run: int, agent: int, t: int
+) -> None:
+    """The state that begins an episode after step ``t`` under physics ``p``, and what is seen of it."""
     one, two = random.words(seed, run, agent, random.purpose(t, U64(random.FIRST_STATE)))
     three, four = random.words(seed, run, agent, random.purpose(t, U64(random.FIRST_STATE_MORE)))
-    x, p = herd.physical[lane], control.physics[agent]
+    x = herd.physical[lane]
     dynamics.reset(
         control.kind,
         p,
@@ -63,13 +65,13 @@ def first_state(control: Control, herd: Herd, lane: int, seed: int, run: int, ag
 
 
 @kernel
-def start(control: Control, model: Model, plan: Plan, first_run: int, herd: Herd, bench: Bench) -> None:
+def start(control: Control, model: Model, plan: Plan, first_agent: int, herd: Herd, bench: Bench) -> None:
     """Begin the first episode of every lane."""
     agents = len(plan.weights)
     t = U64(random.START)
     for lane in range(len(herd.theta)):
-        run, agent = U64(first_run + lane // agents), U64(lane % agents)
-        first_state(control, herd, lane, plan.seed, run, agent, t)
+        run, agent = U64(lane // agents), first_agent + U64(lane % agents)
+        first_state(control, herd, lane, control.physics[lane % agents], plan.seed, run, agent, t)
         episodic.begin(model, herd.flock, lane, herd.theta[lane], plan.seed, run, agent, t, bench.desk)
 
 
@@ -108,9 +110,7 @@ def local_steps(
             if team.failed_at[run] != RUNNING:
                 continue
             size = step_sizes[plan.schedule[agent], column + step]
-            if not one_step(
-                control, model, plan, team.first_run, herd, lane, run, agent, t + step, size, rest, bench
-            ):
+            if not one_step(control, model, plan, team, herd, lane, run, agent, t + step, size, rest, bench):
                 server.fail(run, t + step, bench.failed_at)
 
 
@@ -119,7 +119,7 @@ def one_step(
     control: Control,
     model: Model,
     plan: Plan,
-    first_run: int,
+    team: Team,
     herd: Herd,
     lane: int,
     team_run: int,
@@ -131,7 +131,7 @@ def one_step(
 ) -> bool:
     """One step of one lane; whether its parameters stay finite."""
     flock, theta, progress = herd.flock, herd.theta[lane], herd.progress[lane]
-    run, agent, now = first_run + U64(team_run), U64(team_agent), U64(t)
+    run, agent, now = team.first_run + U64(team_run), team.first_agent + U64(team_agent), U64(t)
     one, two = random.words(plan.seed, run, agent, now)
     x, p, seen = herd.physical[lane], control.physics[team_agent], flock.seen[lane]
 
@@ -158,7 +158,7 @@ def one_step(
     )
     if terminated or flock.elapsed[lane] >= control.limits[team_agent]:
         episodic.end_episode(flock, lane, t * control.bins // control.steps)
-        first_state(control, herd, lane, plan.seed, run, agent, now)
+        first_state(control, herd, lane, p, plan.seed, run, agent, now)
         episodic.begin(model, flock, lane, theta, plan.seed, run, agent, now, bench.desk)
     return finite
 

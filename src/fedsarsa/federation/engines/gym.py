@@ -35,13 +35,17 @@ from fedsarsa.worlds.gym import GymFleet
 
 
 class GymEngine:
-    """Trains in environments of Gymnasium. ``state.reports`` tells of agents that stopped."""
+    """Trains in environments of Gymnasium. ``state.reports`` tells of agents that stopped.
+
+    ``first_agent`` is the number of the problem's first agent in the federation that it is a part of.
+    """
 
     name: ClassVar[str] = "gym"
 
-    def __init__(self, problem: EpisodicProblem) -> None:
+    def __init__(self, problem: EpisodicProblem, first_agent: int = 0) -> None:
         assert isinstance(problem.fleet, GymFleet)
         self.problem = problem
+        self.first_agent = first_agent
         self.fleet = problem.fleet
         self.model = problem.model()
         self.desk = desk(self.model)
@@ -82,7 +86,7 @@ class GymEngine:
         """What the first ``reset(seed=...)`` gets: a function of (seed, run, agent), as all draws are."""
         run, agent = divmod(lane, self.problem.agents)
         counter = random.plain_purpose(t, random.FIRST_STATE)
-        return random.plain_words(self.problem.seed, run, agent, counter)[0] >> 33
+        return random.plain_words(self.problem.seed, run, self.first_agent + agent, counter)[0] >> 33
 
     def _place(self, state: State, lane: int, t: int, rows: Floats, answer: Any) -> bool:
         """Put a first observation into the lane's row; if there is none, stop the agent. Whether there is."""
@@ -104,7 +108,8 @@ class GymEngine:
             got = flock.seen[lane, : self.observed].tolist()
             self._stop(state, lane, t, f"observation must be finite, got {got}")
         theta, which = state.theta.reshape(len(flock.elapsed), -1), np.array(lanes, np.int64)[sound]
-        gym_lanes.begin(self.model, flock, theta, which, self.problem.agents, self.seed, U64(t), self.desk)
+        agents, first_agent = self.problem.agents, U64(self.first_agent)
+        gym_lanes.begin(self.model, flock, theta, which, agents, first_agent, self.seed, U64(t), self.desk)
 
     def _stop(self, state: State, lane: int, t: int, why: str) -> None:
         """Stop an agent whose environment failed, and say so."""
@@ -128,17 +133,9 @@ class GymEngine:
         step_sizes = step_sizes_at(problem.schedules, times)[problem.schedule_of] * problem.step_factor
         rounds: list[Floats] = []
         drifts: list[Floats] = []
-        flock = episodic.flock(_held(state), state.actions, slice(None))
-        size = len(flock.elapsed)
-        self.theta, self.progress = (
-            state.theta.reshape(size, -1),
-            state.progress.reshape(size, state.progress.shape[2]),
-        )
-        self.seen = flock.seen[:, : self.observed]
-        self._list_lanes(state)
+        flock = self._prepare(state)
         step_sizes = np.ascontiguousarray(step_sizes.T)
         with announced():
-            self.learn = resolved(gym_lanes.learn, *self._arguments(flock, step_sizes[0], 0))
             for k, t in enumerate(times.tolist()):
                 if problem.average_offset is not None:
                     state.weighted_sum += (problem.average_offset + t) * state.central
@@ -166,6 +163,26 @@ class GymEngine:
                 RuntimeWarning,
                 stacklevel=2,
             )
+
+    def _prepare(self, state: State) -> Any:
+        """Look at a state as ``gym_lanes.learn`` sees it, compiled for it; what its lanes hold."""
+        flock = episodic.flock(_held(state), state.actions, slice(None))
+        size = len(flock.elapsed)
+        self.theta, self.progress = (
+            state.theta.reshape(size, -1),
+            state.progress.reshape(size, state.progress.shape[2]),
+        )
+        self.seen = flock.seen[:, : self.observed]
+        self._list_lanes(state)
+        with announced():
+            self.learn = resolved(gym_lanes.learn, *self._arguments(flock, np.zeros(self.problem.agents), 0))
+        return flock
+
+    def warm(self, state: State) -> None:
+        """Compile all that training calls; no environment is made for it."""
+        flock = self._prepare(state)
+        with announced():
+            self._begin(state, flock, [], 0)
 
     def _step(self, state: State, flock: Any, t: int, step_sizes: Floats) -> None:
         """One step of every agent that still learns."""
@@ -215,6 +232,7 @@ class GymEngine:
             self.first,
             self.begins,
             step_sizes,
+            U64(self.first_agent),
             t * self.bins // self.problem.steps,
             self.seed,
             U64(t),

@@ -18,11 +18,19 @@ STOPPED, RUNNING_ON, TRUNCATED, TERMINATED, BROKEN, OVERFLOWN = range(6)
 
 @kernel
 def begin(
-    model: Model, flock: Flock, theta: Floats, lanes: Integers, agents: int, seed: int, t: int, desk: Desk
+    model: Model,
+    flock: Flock,
+    theta: Floats,
+    lanes: Integers,
+    agents: int,
+    first_agent: int,
+    seed: int,
+    t: int,
+    desk: Desk,
 ) -> None:
     """First actions of the episodes that ``lanes`` begin after step ``t``."""
     for lane in lanes:
-        run, agent = U64(lane // agents), U64(lane % agents)
+        run, agent = U64(lane // agents), first_agent + U64(lane % agents)
         episodic.begin(model, flock, lane, theta[lane], seed, run, agent, U64(t), desk)
 
 
@@ -37,6 +45,7 @@ def learn(
     first: Floats,
     begins: NDArray[np.bool],
     step_sizes: Floats,
+    first_agent: int,
     span: int,
     seed: int,
     t: int,
@@ -60,7 +69,7 @@ def learn(
             ends[lane] = BROKEN
             unsound += 1
             continue
-        run, agent = U64(lane // agents), U64(lane % agents)
+        run, agent = U64(lane // agents), first_agent + U64(lane % agents)
         _, word = random.words(seed, run, agent, U64(t))
         flock.elapsed[lane] += 1
         flock.gain[lane] += rewards[lane]

@@ -100,6 +100,11 @@ class Acrobot(ControlWorld):
         high = (*front, self.max_speed_1, self.max_speed_2)
         return tuple(-h for h in high), high
 
+    @property
+    def reward_cap(self) -> float:
+        """Minus one per step."""
+        return 1.0
+
     def paint(self, canvas: Any) -> None:
         """The links' shares of their length: pictures are two long, and their line is at height 1."""
         half = (self.length_1 + self.length_2) / 2

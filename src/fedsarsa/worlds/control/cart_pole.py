@@ -93,6 +93,11 @@ class CartPole(ControlWorld):
         high = (math.inf,) * 4
         return tuple(-h for h in high), high
 
+    @property
+    def reward_cap(self) -> float:
+        """One per step."""
+        return 1.0
+
     def paint(self, canvas: Any) -> None:
         """Length and track."""
         canvas.length, canvas.x_threshold = self.length, self.position_limit

@@ -89,6 +89,11 @@ class MountainCar(ControlWorld):
         """Positions and speeds that can occur."""
         return (self.min_position, -self.max_speed), (self.max_position, self.max_speed)
 
+    @property
+    def reward_cap(self) -> float:
+        """Minus one per step."""
+        return 1.0
+
     def paint(self, canvas: Any) -> None:
         """The track and its flag."""
         canvas.min_position, canvas.max_position = self.min_position, self.max_position

@@ -40,6 +40,11 @@ class MountainCarContinuous(MountainCar):
         """The throttle."""
         return -1.0, 1.0
 
+    @property
+    def reward_cap(self) -> float:
+        """The prize less the cost, or the cost alone."""
+        return max(abs(self.prize), abs(self.prize - self.cost), self.cost)
+
 
 @piece
 def step(p: Floats, x: Floats, action: float, u: float) -> tuple[float, bool]:

@@ -86,6 +86,12 @@ class Pendulum(ControlWorld):
         """The torque."""
         return -self.torque, self.torque
 
+    @property
+    def reward_cap(self) -> float:
+        """The cost of a rod that hangs, turns at its fastest and is pushed with full torque."""
+        turn = max(self.max_speed, self.start_speed)
+        return math.pi**2 + 0.1 * turn**2 + 0.001 * self.torque**2
+
     def paint(self, canvas: Any) -> None:
         """Gymnasium's rod is always as long as its sheet allows: a longer one needs a larger sheet."""
         canvas.screen_dim = 2 * round(FRAME / 2 * min(max(self.length, SHORTEST), LONGEST))

@@ -90,6 +90,11 @@ class ControlWorld:
         return None
 
     @property
+    def reward_cap(self) -> float:
+        """The largest absolute reward."""
+        raise NotImplementedError
+
+    @property
     def label(self) -> str:
         """How messages call this world."""
         return type(self).__name__

@@ -1,0 +1,114 @@
+"""Agents in this process behind a grid that can lose and spoil what they say."""
+
+import json
+
+import numpy as np
+from flwr.app import Array, ArrayRecord
+from flwr.serverapp import Grid
+
+from fedsarsa.deploy import bridge, config, ledger, strategy
+from fedsarsa.deploy.agent import Agent, RefusalError
+from tests.deploy.federations import CONFIG
+
+NODES = [101, 102, 103]
+
+
+class FakeGrid(Grid):
+    """Delivers at once. ``away`` nodes are not listed; ``spoil(node, round, reply)`` changes replies."""
+
+    def __init__(self, agents):
+        self.agents = agents
+        self.away, self.silent = set(), set()
+        self.spoil = lambda node, number, reply: reply
+        self.before = lambda number: None
+        self.replies = {}
+        self.ttls = []
+
+    run = property(lambda self: None)
+
+    def set_run(self, run): ...
+    def create_message(self, *args, **kwargs): ...
+    def send_and_receive(self, messages, *, timeout=None): ...
+
+    def get_node_ids(self):
+        return [node for node in self.agents if node not in self.away]
+
+    def push_messages(self, messages):
+        for count, message in enumerate(messages):
+            name = f"message {len(self.replies)} {count}"
+            message.metadata.__dict__["_message_id"] = name
+            self.ttls.append(message.metadata.ttl)
+            asked = json.loads(strategy.request(message))
+            if not count:
+                self.before(asked["round"])
+            node = message.metadata.dst_node_id
+            if node not in self.silent:
+                reply = self.spoil(node, asked["round"], self.answer(node, message, asked))
+                if reply is not None:
+                    self.replies[name] = reply
+            yield name
+
+    def answer(self, node, message, asked):
+        agent = self.agents[node]
+        header = {"agent": agent.number, "terms": agent.terms, "bridge_seconds": 0.001}
+        theta = message.content.array_records["arrays"]["theta"].numpy()
+        try:
+            answer = agent.take_part(asked | {"until": 1e18}, theta)
+            header |= {"round": agent.round, "federation": agent.federation}
+        except RefusalError as refusal:
+            answer, header["refused"] = np.zeros(0), str(refusal)
+        reply = bridge.reply(message, header, answer)
+        reply.metadata.__dict__["_src_node_id"] = node
+        return reply
+
+    def pull_messages(self, message_ids):
+        return [self.replies.pop(name) for name in list(message_ids) if name in self.replies]
+
+
+def changed(tmp_path, text, base=CONFIG):
+    path = tmp_path / "changed.toml"
+    path.write_text(base + text)
+    return config.load(path)
+
+
+def robust(tmp_path, text, agents=7):
+    base = CONFIG.replace("agents = 3", f"agents = {agents}").replace("weights = [0.2, 0.5, 0.3]", "")
+    return changed(tmp_path, text, base.replace("step_size = [0.1, 0.2, 0.05]", "step_size = 0.1"))
+
+
+def crowd(settings, tmp_path):
+    grid = FakeGrid({})
+    for number in range(settings.agents):
+        home = tmp_path / f"crowd{number}"
+        home.mkdir(mode=0o700, exist_ok=True)
+        grid.agents[200 + number] = Agent(settings, number, home)
+    return grid
+
+
+def lose(grid, node, rounds):
+    """Let a node's message be lost, before its agent sees it, in these rounds."""
+
+    def before(number):
+        grid.silent = {node} if number in rounds else set()
+
+    grid.before = before
+
+
+def assert_central(server, settings, expected):
+    """The central parameters of every round."""
+    np.testing.assert_allclose(ledger.central(server.home, settings.dim), expected, rtol=0, atol=1e-12)
+
+
+def theta_of(reply):
+    return reply.content.array_records["arrays"]["theta"].numpy()
+
+
+def with_theta(reply, theta):
+    reply.content["arrays"] = ArrayRecord({"theta": Array(theta)})
+    return reply
+
+
+def with_header(reply, **changes):
+    config = reply.content.config_records["config"]
+    config["reply"] = json.dumps(json.loads(str(config["reply"])) | changes)
+    return reply

@@ -1,0 +1,88 @@
+"""The server's memory: what it goes on from, and what it does not go on with."""
+
+import resource
+
+import pytest
+
+from tests.deploy.federations import CONFIG, reference
+from tests.deploy.grids import (
+    assert_central,
+    changed,
+    robust,
+)
+
+
+def test_a_full_disk_at_checkpoint_time_leaves_the_last_checkpoint(settings, server, grid, monkeypatch):
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    made = server()
+    aggregate = made.aggregate_train
+
+    def fill(number, replies):
+        if number == 4:  # from now on, writing more than a little fails
+            resource.setrlimit(resource.RLIMIT_FSIZE, (600, hard))
+        return aggregate(number, replies)
+
+    monkeypatch.setattr(made, "aggregate_train", fill)
+    try:
+        with pytest.raises(OSError, match=r"could not be written .* is intact"):
+            made.train(grid)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    again = server()
+    assert again.standing.round == 3
+    again.train(grid)
+    assert_central(again, settings, reference(settings))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("seed = 11", "seed = 12", "whose seed is 12, got one whose seed is 11"),
+        (
+            "[0.2, 0.5, 0.3]",
+            "[0.5, 0.2, 0.3]",
+            r"weights is \[0.5, 0.2, 0.3\], got one whose weights is \[0.2, 0.5, 0.3\]",
+        ),
+        ("radius = 8.0", "radius = 9.0", "radius is 9.0, got one whose radius is 8.0"),
+        (
+            "[algorithm]",
+            "reward_cap = 11.0\n[algorithm]",
+            r"reward_cap is 11\.0, got one whose reward_cap is 10\.0",
+        ),
+    ],
+)
+def test_a_checkpoint_of_another_federation_is_refused(server, tmp_path, old, new, message):
+    server()
+    with pytest.raises(ValueError, match=message):
+        server(changed(tmp_path, "", CONFIG.replace(old, new)))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('"median"', '"mean"', "rule is mean, got one whose rule is median"),
+        (
+            '"trimmed-mean"\ntrim = 0.3',
+            '"trimmed-mean"\ntrim = 0.4',
+            "trim is 0.4, got one whose trim is 0.3",
+        ),
+        ('"krum"\nmalicious = 2', '"krum"\nmalicious = 1', "malicious is 1, got one whose malicious is 2"),
+        (
+            '"mean"\nprivacy = { clip = 0.5, noise = 2.0 }',
+            '"mean"\nprivacy = { clip = 0.5, noise = 1.0 }',
+            r"privacy is .*noise=1.0.*, got one whose privacy is .*noise=2.0",
+        ),
+        ('"mean"\nprivacy = { clip = 0.5, noise = 2.0 }', '"mean"', "privacy is None, got one whose"),
+    ],
+)
+def test_a_server_does_not_go_on_with_another_average(server, tmp_path, old, new, message):
+    server(robust(tmp_path, f"[server]\nrule = {old}\n"))
+    with pytest.raises(ValueError, match=message):
+        server(robust(tmp_path, f"[server]\nrule = {new}\n"))
+
+
+def test_what_may_change_while_a_federation_lasts(settings, server, tmp_path):
+    server()
+    longer = CONFIG.replace("steps = 70", "steps = 140")
+    made = server(changed(tmp_path, "[server]\ndeadline = 5.0\nat_least = 2\nfraction = 0.9\n", longer))
+    assert made.settings.rounds == 20

@@ -1,0 +1,159 @@
+"""Robust rules and privacy, from Flower's own parts."""
+
+import itertools
+
+import numpy as np
+import pytest
+from flwr.supercore.privacy_accounting import GaussianPrivacyEvent
+
+from fedsarsa.deploy import ledger, rules, strategy
+from tests.deploy.grids import (
+    crowd,
+    robust,
+    theta_of,
+    with_theta,
+)
+
+PRIVATE = "[server]\nprivacy = { clip = 0.5, noise = 2.0 }\n"
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        ('rule = "median"', lambda thetas: np.median(thetas, axis=0)),
+        ('rule = "trimmed-mean"\ntrim = 0.3', lambda thetas: np.sort(thetas, axis=0)[2:-2].mean(axis=0)),
+        ('rule = "krum"\nmalicious = 2', None),
+    ],
+)
+def test_robust_rules_are_flowers_and_ignore_liars(server, tmp_path, rule, expected):
+    settings = robust(tmp_path, f"[server]\n{rule}\n")
+    grid = crowd(settings, tmp_path)
+    replies = []
+
+    def lie(node, number, reply):  # two agents go as far as the norm check lets them
+        if node >= 205:
+            reply = with_theta(reply, np.full(settings.dim, 3.6))
+        if number == 1:
+            replies.append(theta_of(reply))
+        return reply
+
+    grid.spoil = lie
+    made = server(settings)
+    made.train(grid)
+    first = ledger.central(made.home, settings.dim)[1]
+    if expected is not None:
+        np.testing.assert_allclose(first, expected(np.stack(replies)), atol=1e-12)
+    else:
+        assert any(np.array_equal(first, one) for one in replies[:5])
+    assert not np.allclose(first, np.mean(replies, axis=0), atol=1e-3)
+
+
+def test_privacy_is_spent_round_by_round_and_remembered(server, tmp_path):
+    settings = robust(tmp_path, PRIVATE, agents=3)
+    grid = crowd(settings, tmp_path)
+
+    def stop(number):
+        if number == 6:
+            raise ConnectionError
+
+    grid.before = stop
+    with pytest.raises(ConnectionError):
+        server(settings).train(grid)
+    grid.before = lambda number: None
+    made = server(settings)
+    made.train(grid)
+    epsilons = [line["epsilon"] for line in ledger.read(made.home) if line["round"]]
+    assert len(epsilons) == 10
+    assert all(b > a for a, b in itertools.pairwise(epsilons))
+    # Ten releases of the Gaussian mechanism with multiplier 2 are one with 2 / sqrt(10).
+    from dp_accounting import dp_event, rdp
+
+    accountant = rdp.RdpAccountant()
+    accountant.compose(dp_event.GaussianDpEvent(2.0 / np.sqrt(10)))
+    assert epsilons[-1] == pytest.approx(accountant.get_epsilon(1e-5), rel=1e-6)
+
+
+def test_privacy_spent_on_a_round_that_was_never_finished_stays_spent(server, tmp_path, monkeypatch):
+    settings = robust(tmp_path, PRIVATE, agents=3)
+    grid = crowd(settings, tmp_path)
+    made = server(settings)
+    close = made.ledger.close_round
+
+    def full(standing, record):
+        if standing.round == 4:  # the average has its noise, and cannot be written
+            raise OSError("no space left")
+        close(standing, record)
+
+    monkeypatch.setattr(made.ledger, "close_round", full)
+    with pytest.raises(OSError, match="no space left"):
+        made.train(grid)
+    again = server(settings)
+    assert again.standing.round == 3
+    again.train(grid)
+    undisturbed = rules.rule(settings)
+    event = GaussianPrivacyEvent(noise_multiplier=2.0, sample_size=3, population_size=3)
+    for _ in range(11):  # ten rounds, and the one that was drawn twice
+        undisturbed.accountant.compose(event)
+    assert list(ledger.read(made.home))[-1]["epsilon"] == pytest.approx(rules.spent(undisturbed)["epsilon"])
+
+
+@pytest.mark.parametrize("start", [0.0, 1.0, 1e-300, 1e6])
+def test_an_agent_that_echoes_the_parameter_does_not_end_a_private_federation(server, tmp_path, start):
+    settings = robust(tmp_path, PRIVATE, agents=3)
+    grid = crowd(settings, tmp_path)
+    made = server(settings)
+    made.standing.theta = np.full(settings.dim, start)
+
+    def echo(node, number, reply):
+        return with_theta(reply, made.standing.theta) if node == 201 else reply
+
+    grid.spoil = echo
+    made.train(grid)
+    assert all(line["agents"] == [0, 1, 2] for line in ledger.read(made.home) if line["round"])
+
+
+@pytest.mark.parametrize("start", [0.0, 1.0, -1.0, 1e-300, 1e100])
+def test_what_is_clipped_has_moved_by_as_little_as_can_be(start):
+    before = np.full(3, start)
+    for given in (before, before + np.array([0.0, 1e-200, 0.0])):
+        moved = strategy.clippable(given, before)
+        assert 0 < np.linalg.norm(moved - before) <= max(4e-16 * abs(start), 1e-150)
+    far = before + (1.0 + abs(start))
+    assert strategy.clippable(far, before) is far
+
+
+def test_private_rounds_wait_for_everybody_who_was_asked(server, tmp_path):
+    settings = robust(
+        tmp_path, "[server]\ndeadline = 0.02\nprivacy = { clip = 0.5, noise = 2.0 }\n", agents=3
+    )
+    grid = crowd(settings, tmp_path)
+    asked = []
+
+    def before(number):
+        asked.append(number)
+        grid.silent = {201} if asked.count(3) == 1 and number == 3 else set()
+
+    grid.before = before
+    made = server(settings)
+    made.train(grid)
+    lines = list(ledger.read(made.home))[1:]
+    assert asked.count(3) == 2
+    assert all(line["agents"] == [0, 1, 2] for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            '[server]\nrule = "krum"\nmalicious = 3\n',
+            "krum against 3 malicious agents needs at least 9",
+        ),
+        (
+            '[server]\nrule = "median"\nprivacy = { clip = 1.0, noise = 1.0 }\n',
+            'expected "mean" with privacy',
+        ),
+    ],
+)
+def test_rules_that_cannot_work(server, tmp_path, text, message):
+    with pytest.raises(ValueError, match=message):
+        server(robust(tmp_path, text))
