@@ -1,7 +1,7 @@
 import pytest
 from flwr.supercore.task_identity import TaskIdentity
 
-from fedsarsa.deploy import config, strategy
+from fedsarsa.deploy import config, exchange
 from fedsarsa.deploy.agent import Agent
 from fedsarsa.deploy.ledger import Ledger
 from fedsarsa.deploy.strategy import FedSarsaStrategy
@@ -26,7 +26,8 @@ def homes(tmp_path):
 
 @pytest.fixture
 def _quick(monkeypatch):
-    monkeypatch.setattr(strategy, "POLL", 0.001)
+    monkeypatch.setattr(exchange, "POLL", 0.001)
+    monkeypatch.setattr(exchange, "LONGEST_POLL", 0.001)
     for name in ("_run_id", "_task_id", "_node_id"):
         monkeypatch.setattr(TaskIdentity, name, 1)
 

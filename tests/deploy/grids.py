@@ -6,7 +6,7 @@ import numpy as np
 from flwr.app import Array, ArrayRecord
 from flwr.serverapp import Grid
 
-from fedsarsa.deploy import bridge, config, ledger, strategy
+from fedsarsa.deploy import bridge, config, exchange, ledger
 from fedsarsa.deploy.agent import Agent, RefusalError
 from tests.deploy.federations import CONFIG
 
@@ -38,7 +38,7 @@ class FakeGrid(Grid):
             name = f"message {len(self.replies)} {count}"
             message.metadata.__dict__["_message_id"] = name
             self.ttls.append(message.metadata.ttl)
-            asked = json.loads(strategy.request(message))
+            asked = json.loads(exchange.request(message))
             if not count:
                 self.before(asked["round"])
             node = message.metadata.dst_node_id

@@ -1,10 +1,12 @@
 """Which replies are believed: hostile ones, and how far honest ones can go."""
 
+import io
+import os
 import re
 
 import numpy as np
 import pytest
-from flwr.app import Array, ArrayRecord
+from flwr.app import Array, ArrayRecord, ConfigRecord
 
 from fedsarsa.deploy import checks, ledger
 from tests.deploy.federations import CONFIG, with_participation
@@ -17,10 +19,38 @@ from tests.deploy.grids import (
 )
 
 
-def unreadable(reply):
-    array = Array(dtype="float64", shape=(6,), stype="numpy.ndarray", data=b"\x93NUMPY nonsense")
+def with_bytes(reply, data):
+    array = Array(dtype="float64", shape=(6,), stype="numpy.ndarray", data=data)
     reply.content["arrays"] = ArrayRecord({"theta": array})
     return reply
+
+
+def with_text(reply, text):
+    reply.content.config_records["config"]["reply"] = text
+    return reply
+
+
+def without(reply, name):
+    del reply.content[name]
+    return reply
+
+
+class Bomb:
+    def __reduce__(self):
+        return os.abort, ()
+
+
+def saved(save, what):
+    file = io.BytesIO()
+    save(file, what)
+    return file.getvalue()
+
+
+CLAIMS = (
+    np.lib.format.magic(1, 0)
+    + b"\x76\x00"
+    + (b"{'descr': '<f8', 'fortran_order': False, 'shape': (10000000000000000,), }".ljust(117) + b"\n")
+)
 
 
 SPOILED = {
@@ -33,14 +63,48 @@ SPOILED = {
     ),
     "matrix": (lambda reply: with_theta(reply, np.zeros((6, 1))), r"got shape \(6, 1\) of float64"),
     "float32": (lambda reply: with_theta(reply, theta_of(reply).astype(np.float32)), "of float32"),
-    "nonsense": (unreadable, "its parameters cannot be read"),
+    "nonsense": (lambda reply: with_bytes(reply, b"\x93NUMPY nonsense"), "its parameters cannot be read"),
+    "empty": (lambda reply: with_bytes(reply, b""), "its parameters cannot be read"),
+    "a pickle": (
+        lambda reply: with_bytes(reply, saved(np.save, np.array(Bomb(), object))),
+        "its parameters cannot be read",
+    ),
+    "an archive": (
+        lambda reply: with_bytes(reply, saved(np.savez, np.zeros(1))),
+        "its parameters cannot be read",
+    ),
+    "claims": (lambda reply: with_bytes(reply, CLAIMS), "its parameters cannot be read"),
+    "too much": (
+        lambda reply: with_theta(reply, np.zeros(1000)),
+        "expected 6 numbers of float64, got 8128 bytes",
+    ),
+    "integers": (lambda reply: with_theta(reply, np.zeros(6, int)), r"got shape \(6,\) of int64"),
+    "complex": (lambda reply: with_theta(reply, np.zeros(6, complex)), r"got shape \(6,\) of complex128"),
     "replay": (lambda reply: with_header(reply, round=2), "expected a reply to round 3, got one to round 2"),
     "federation": (lambda reply: with_header(reply, federation="x"), "expected a reply to round 3"),
     "number": (lambda reply: with_header(reply, agent=3), "expected an agent below 3, got 3"),
     "other": (lambda reply: with_header(reply, agent=0), "it was agent 1 before, and says it is agent 0"),
-    "no header": (
-        lambda reply: reply.content.config_records["config"].update(reply="[]") or reply,
-        "the reply is not one of a fedsarsa bridge",
+    "a number of a kind": (
+        lambda reply: with_header(reply, agent=True),
+        "expected an agent below 3, got True",
+    ),
+    "a long number": (
+        lambda reply: with_header(reply, agent=10**30),
+        r"expected an agent below 3, got 1000000\d+$",
+    ),
+    "no header": (lambda reply: with_text(reply, "[]"), "the reply is not one of a fedsarsa bridge"),
+    "no JSON": (lambda reply: with_text(reply, "{"), "the reply is not one of a fedsarsa bridge"),
+    "nesting": (lambda reply: with_text(reply, "[" * 60_000), "the reply is not one of a fedsarsa bridge"),
+    "a long header": (
+        lambda reply: with_header(reply, more="x" * 70_000),
+        r"expected a header of at most 65536 letters, got 7\d\d\d\d",
+    ),
+    "no record": (lambda reply: without(reply, "config"), "the reply is not one of a fedsarsa bridge"),
+    "no arrays": (lambda reply: without(reply, "arrays"), "the reply is not one of a fedsarsa bridge"),
+    "no terms": (lambda reply: with_header(reply, terms=None), "does not tell what the agent learns"),
+    "a long refusal": (
+        lambda reply: with_header(reply, refused="\x1b[31m" + "no" * 5000),
+        r"^the agent refuses: \?\[31m(no)+n?$",
     ),
 }
 
@@ -91,3 +155,47 @@ def test_long_rounds_do_not_make_every_reply_believable(tmp_path):
         examiner._theta(Array(np.full(6, 12.6)), 0)
     unbounded = changed(tmp_path, "", text.replace("step_size = [0.1, 0.2, 0.05]", "step_size = 1.5"))
     assert checks.Examiner(unbounded, "one", 1, np.zeros(6)).ceilings == [np.inf]
+
+
+@pytest.mark.parametrize("seconds", [float("nan"), float("inf"), -1.0, 3, "long"])
+def test_times_that_are_none_are_not_written_down(settings, server, grid, seconds):
+    grid.spoil = lambda node, number, reply: with_header(reply, bridge_seconds=seconds)
+    made = server()
+    made.train(grid)
+    assert all(line["bridge_seconds"] == 0.0 for line in ledger.read(made.home) if line["round"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({}, None),
+        (
+            {"sync_every = 7": "sync_every = 700", "steps = 70": "steps = 700"},
+            "only parameters beyond 12.5 are",
+        ),
+        (
+            {
+                "sync_every = 7": "sync_every = 700",
+                "steps = 70": "steps = 700",
+                "[0.1, 0.2, 0.05]": "1.5",
+            },
+            "a robust rule helps",
+        ),
+    ],
+)
+def test_a_bound_that_keeps_nobody_out_is_told_once(tmp_path, server, grid, homes, changes, message):
+    text = CONFIG
+    for old, new in changes.items():
+        text = text.replace(old, new)
+    settings = changed(tmp_path, "", text)
+    made = server(settings)
+    for number in (1, 2):
+        made.configure_train(number, ArrayRecord({"theta": Array(np.zeros(6))}), ConfigRecord(), grid)
+    warnings = [line for line in made.said if "honest agents could move by" in line]
+    assert len(warnings) == (message is not None)
+    assert not warnings or message in warnings[0]
+
+
+def test_rewards_of_zero_bound_what_steps_can_do():
+    assert checks.reach(0.0, np.full(3, 0.1), 0.0, 0.5) == 0.0
+    assert checks.reach(0.0, np.full(10_000, 1.0), 0.0, 0.5) == np.inf

@@ -3,11 +3,10 @@
 import numpy as np
 import pytest
 
-from fedsarsa.deploy import ledger
+import fedsarsa as fs
+from fedsarsa.deploy import config, ledger
 from tests.deploy.federations import CONFIG, reference
-from tests.deploy.grids import (
-    changed,
-)
+from tests.deploy.grids import assert_central, changed, crowd
 
 
 @pytest.mark.parametrize(
@@ -47,3 +46,36 @@ def test_a_server_need_not_know_the_worlds(settings, server, grid, tmp_path):
     )
     with pytest.raises(ValueError, match="expected the agent's own world, got remote"):
         blind.world(0)
+
+
+FIXED = 'policy = { kind = "softmax", temperature = 1.0 }'
+
+
+@pytest.mark.parametrize("pi", ["[0.1, 0.2, 0.3, 0.1, 0.1, 0.2]", "[0.2, 0.1, 0.3, 0.1, 0.1, 0.2]"])
+def test_policies_are_compared_number_by_number(settings, tmp_path, pi):
+    def terms(numbers):
+        fixed = f'policy = {{ kind = "fixed", pi = {numbers} }}'
+        return changed(tmp_path, "", CONFIG.replace(FIXED, fixed)).terms
+
+    given, other = terms(pi), terms("[0.1, 0.2, 0.1, 0.3, 0.1, 0.2]")
+    assert given == terms(pi)
+    assert {name for name in given if given[name] != other[name]} == {"policy"}
+    assert given["policy"] != settings.terms["policy"]
+
+
+def test_features_are_compared_number_by_number():
+    table = np.random.default_rng(0).uniform(size=(3, 2, 4)) / 4
+    told = config._told(fs.TabularFeatures(table))
+    assert told.startswith("TabularFeatures(shape=(3, 2, 4)) ")
+    assert told == config._told(fs.TabularFeatures(table.copy()))
+    assert told == config._told(fs.TabularFeatures(np.asfortranarray(table)))
+    table[2, 1, 3] = np.nextafter(table[2, 1, 3], 1)
+    assert told != config._told(fs.TabularFeatures(table))
+
+
+@pytest.mark.parametrize("value", [1.5, -2.0])
+def test_federations_begin_where_they_are_told(server, tmp_path, value):
+    settings = changed(tmp_path, "", CONFIG.replace("radius = 8.0", f"initial_value = {value}"))
+    grid, made = crowd(settings, tmp_path), server(settings)
+    made.train(grid)
+    assert_central(made, settings, reference(settings))

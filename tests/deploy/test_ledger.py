@@ -1,9 +1,11 @@
 """The server's memory: what it goes on from, and what it does not go on with."""
 
 import resource
+from pathlib import Path
 
 import pytest
 
+from fedsarsa.deploy import ledger
 from tests.deploy.federations import CONFIG, reference
 from tests.deploy.grids import (
     assert_central,
@@ -86,3 +88,17 @@ def test_what_may_change_while_a_federation_lasts(settings, server, tmp_path):
     longer = CONFIG.replace("steps = 70", "steps = 140")
     made = server(changed(tmp_path, "[server]\ndeadline = 5.0\nat_least = 2\nfraction = 0.9\n", longer))
     assert made.settings.rounds == 20
+
+
+def test_taking_rounds_back_never_leaves_half_a_file(settings, server, grid, monkeypatch):
+    made = server()
+    made.train(grid)
+    text = (made.home / ledger.ROUNDS).read_text()
+
+    def crash(source, target):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "replace", crash)
+    with pytest.raises(KeyboardInterrupt):
+        server()
+    assert (made.home / ledger.ROUNDS).read_text() == text

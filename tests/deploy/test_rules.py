@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from flwr.supercore.privacy_accounting import GaussianPrivacyEvent
 
-from fedsarsa.deploy import ledger, rules, strategy
+from fedsarsa.deploy import ledger, rules
 from tests.deploy.grids import (
     crowd,
     robust,
@@ -116,10 +116,10 @@ def test_an_agent_that_echoes_the_parameter_does_not_end_a_private_federation(se
 def test_what_is_clipped_has_moved_by_as_little_as_can_be(start):
     before = np.full(3, start)
     for given in (before, before + np.array([0.0, 1e-200, 0.0])):
-        moved = strategy.clippable(given, before)
+        moved = rules.clippable(given, before)
         assert 0 < np.linalg.norm(moved - before) <= max(4e-16 * abs(start), 1e-150)
     far = before + (1.0 + abs(start))
-    assert strategy.clippable(far, before) is far
+    assert rules.clippable(far, before) is far
 
 
 def test_private_rounds_wait_for_everybody_who_was_asked(server, tmp_path):
@@ -157,3 +157,36 @@ def test_private_rounds_wait_for_everybody_who_was_asked(server, tmp_path):
 def test_rules_that_cannot_work(server, tmp_path, text, message):
     with pytest.raises(ValueError, match=message):
         server(robust(tmp_path, text))
+
+
+@pytest.mark.parametrize(
+    ("rule", "fewest"),
+    [
+        ('rule = "mean"', 1),
+        ('rule = "mean"\nat_least = 2', 2),
+        ('rule = "median"', 3),
+        ('rule = "trimmed-mean"\ntrim = 0.2', 5),
+        ('rule = "trimmed-mean"\ntrim = 0.3', 4),
+        ('rule = "krum"\nmalicious = 2', 7),
+        ('rule = "krum"\nmalicious = 0', 3),
+        ('rule = "mean"\nfraction = 0.5\nprivacy = { clip = 0.5, noise = 2.0 }', 4),
+    ],
+)
+def test_how_many_replies_a_rule_needs(server, tmp_path, rule, fewest):
+    settings = robust(tmp_path, f"[server]\ndeadline = 0.02\n{rule}\n")
+    grid, made = crowd(settings, tmp_path), server(settings)
+    assert made._needed == fewest
+    grid.silent = set(list(grid.agents)[fewest:])
+    if "fraction" in rule:
+        return  # whom it asks is drawn: see the test that private rounds wait for everybody
+    assert made._round(grid)
+    grid.silent |= {next(iter(grid.agents))}
+    if fewest > 1:
+        assert not made._round(grid)
+
+
+@pytest.mark.parametrize("trim", [0.1, 0.2, 0.25, 0.3, 0.4, 0.49])
+def test_a_trimmed_mean_of_so_many_cuts_one_liar_off_each_end(tmp_path, trim):
+    count = rules.fewest(robust(tmp_path, f'[server]\nrule = "trimmed-mean"\ntrim = {trim}\n'))
+    assert int(trim * count) >= 1  # what Flower cuts off
+    assert int(trim * (count - 1)) < 1

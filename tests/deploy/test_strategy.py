@@ -238,8 +238,61 @@ def test_too_few_replies_ask_the_round_again(settings, server, grid, tmp_path):
     assert made.said.count("round 5: 2 sound replies of 3, 3 needed") == 4
     grid.silent, grid.before = {102}, lambda number: None
     (made.home / ledger.CHECKPOINT).unlink()
-    with pytest.raises(RuntimeError, match="round 1 was asked 10 times and never had 3 sound replies"):
+    with pytest.raises(RuntimeError, match=r"asked for 10 deadlines of 0\.02 seconds and never had 3 sound"):
         server(strict).train(grid)
+
+
+def test_quick_refusals_do_not_use_up_the_servers_patience(settings, server, grid, tmp_path, monkeypatch):
+    monkeypatch.setattr(strategy, "PAUSE", 0.001)
+    monkeypatch.setattr(strategy, "LONGEST_PAUSE", 0.002)
+    strict = changed(tmp_path, "[server]\ndeadline = 2.0\nat_least = 3\n")
+    asked = []
+
+    def starting(node, number, reply):  # an agent that is being started again refuses at once
+        if node == 102 and number == 5 and len(asked) < 50:
+            asked.append(number)
+            return with_header(reply, refused="nobody is there: \x1b[2Jno such file")
+        return reply
+
+    grid.spoil = starting
+    made = server(strict)
+    made.train(grid)
+    refused = "the agent refuses: nobody is there: ?[2Jno such file"
+    assert made.said.count(f"round 5: left agent 1 out: {refused}") == 50
+    assert list(ledger.read(made.home))[5]["rejected"] == {"agent 1": refused}
+    assert_central(made, settings, reference(settings))
+
+
+def test_a_server_says_whom_it_waits_for_and_what_counted(settings, server, grid):
+    arrives = [3]
+
+    def ids():
+        arrives[0] -= 1
+        return list(grid.agents)[: 1 if arrives[0] > 0 else 3]
+
+    grid.get_node_ids = ids
+    made = server()
+    made.train(grid)
+    assert made.said[1] == "waiting for agents: 1 of 3 are here, 1 needed"
+    assert re.fullmatch(r"round 1: agents 0, 1, 2; moved [0-9.]+", made.said[2])
+    assert len(made.said) == 12
+
+
+def test_agents_that_leave_are_waited_for_in_the_middle_of_a_federation(settings, server, grid, tmp_path):
+    strict = changed(tmp_path, "[server]\nat_least = 3\n")
+    waited = []
+
+    def ids():
+        if made.standing.round == 4 and len(waited) < 3:
+            waited.append(4)
+            return [101]
+        return list(grid.agents)
+
+    grid.get_node_ids = ids
+    made = server(strict)
+    made.train(grid)
+    assert made.said.count("waiting for agents: 1 of 3 are here, 3 needed") == 1
+    assert_central(made, settings, reference(settings))
 
 
 def test_some_of_the_agents_each_round(settings, server, grid, tmp_path):

@@ -9,6 +9,7 @@ import numpy as np
 from flwr.app import Message
 
 from fedsarsa._checks import Floats
+from fedsarsa.deploy import wire
 from fedsarsa.deploy.config import Federation
 from fedsarsa.learning.boxes import BoxMap
 from fedsarsa.learning.features import Aggregation, FeatureMap
@@ -66,6 +67,13 @@ def ceiling(
 
 
 HEADER = 256  # bytes of a .npy file before its numbers
+KEEPS_NOBODY_OUT = 1e6  # times what honest parameters are like: a bound beyond is none
+LONGEST_REASON = 500  # letters of a stranger's that are repeated
+
+
+def plain(text: str) -> str:
+    """A stranger's words for a log: not too many, and no signs that a terminal would obey."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text[:LONGEST_REASON])
 
 
 class Examiner:
@@ -81,20 +89,43 @@ class Examiner:
         self.bounds = [reach(norm, sizes, *known) for sizes in steps]
         self.ceilings = [ceiling(theta, sizes, settings.features, *known) for sizes in steps]
 
+    def warning(self) -> str | None:
+        """What to say if the bound on how far agents move keeps nobody out."""
+        settings = self.settings
+        assert settings.reward_cap is not None
+        widest, highest = max(self.bounds), max(self.ceilings)
+        usual = 1 + settings.reward_cap + float(np.linalg.norm(self.theta))
+        if math.isfinite(usual) and widest <= KEEPS_NOBODY_OUT * usual:
+            return None
+        instead = "a robust rule helps"
+        if math.isfinite(highest):
+            instead = f"only parameters beyond {highest:.3g} are"
+        return (
+            f"in {settings.every} steps, honest agents could move by {widest:.3g} as far as the bound of "
+            f"Lemma lem:v-para-prog tells, so replies are not turned away for that; {instead}"
+        )
+
     def examine(self, message: Message) -> Reply:
         """The reply in a message, or the reason why it is none."""
         if message.has_error():
-            raise RejectedError(message.error.reason or "Flower reports an error")
+            raise RejectedError(plain(message.error.reason or "") or "Flower reports an error")
         try:
-            header = json.loads(str(message.content.config_records["config"]["reply"]))
+            text = str(message.content.config_records["config"]["reply"])
             array = message.content.array_records["arrays"]["theta"]
-        except Exception:  # whatever a stranger may think of, such as nesting without end
+            if len(text) > wire.LONGEST_HEADER:
+                raise RejectedError(
+                    f"expected a header of at most {wire.LONGEST_HEADER} letters, got {len(text)}"
+                )
+            header = json.loads(text)
+        except (KeyError, ValueError, RecursionError) as error:  # nesting may have no end
+            if isinstance(error, RejectedError):
+                raise
             raise RejectedError("the reply is not one of a fedsarsa bridge") from None
         if not isinstance(header, dict):
             raise RejectedError("the reply is not one of a fedsarsa bridge")
         if "refused" in header:
             self._terms(header)
-            raise RejectedError(f"the agent refuses: {str(header['refused'])[:500]}")
+            raise RejectedError(f"the agent refuses: {plain(str(header['refused']))}")
         if header.get("federation") != self.federation or header.get("round") != self.number:
             raise RejectedError(
                 f"expected a reply to round {self.number}, got one to round {header.get('round')!r:.20}"
@@ -107,8 +138,8 @@ class Examiner:
         return Reply(
             number,
             self._theta(array, number),
-            float(seconds) if isinstance(seconds, float) else 0.0,
-            len(array.data) + len(str(message.content.config_records["config"]["reply"])),
+            seconds if isinstance(seconds, float) and 0 <= seconds < math.inf else 0.0,
+            len(array.data) + len(text),
         )
 
     def _terms(self, header: dict[str, Any]) -> None:
@@ -128,7 +159,9 @@ class Examiner:
         try:
             theta = array.numpy()
         except Exception:  # a header may claim anything
-            raise RejectedError("its parameters cannot be read") from None
+            theta = None
+        if not isinstance(theta, np.ndarray):  # it may be a whole archive
+            raise RejectedError("its parameters cannot be read")
         if theta.dtype != np.float64 or theta.shape != (dim,):
             raise RejectedError(
                 f"expected {dim} numbers of float64, got shape {theta.shape} of {theta.dtype}"

@@ -13,6 +13,7 @@ from fedsarsa import theory
 from fedsarsa.deploy import config, files, keys, ledger, table
 from fedsarsa.deploy.node import LEASE
 from fedsarsa.deploy.processes import Processes, free_port
+from fedsarsa.deploy.server_app import Log
 from fedsarsa.worlds.fleet import Fleet
 
 CONFIG = """\
@@ -89,12 +90,14 @@ def _run(processes: Processes, home: Path, rounds: int, console: Console) -> Non
     }
     for name, part in joining.items():
         processes.start(name, part)
+    log, news = Log(server), [""]
     with Live(console=console, refresh_per_second=2) as live:
         while True:
             over = main.poll() is not None
             lines = list(ledger.read(server))
             errors = np.sum((ledger.central(server, settings.dim) - target) ** 2, axis=1)
-            live.update(table.rounds(lines, settings.agents, errors))
+            news += log.news()
+            live.update(table.rounds(lines, settings.agents, errors, news[-1]))
             if over:
                 break
             _check(processes, joining)

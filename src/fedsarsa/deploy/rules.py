@@ -12,9 +12,11 @@ from flwr.serverapp.strategy import (
 )
 from flwr.serverapp.strategy import FedAvg, FedMedian, FedTrimmedAvg, Krum, Strategy
 
+from fedsarsa._checks import Floats
 from fedsarsa.deploy.config import Federation
 
 WEIGHT = "weight"
+NUDGE = 1e-150  # the least movement whose square is not zero
 
 
 class Asked(FedAvg):
@@ -89,6 +91,16 @@ def _private(settings: Federation) -> Strategy:
     )
     average = Asked(weighted_by_key=WEIGHT)
     return Private(average, privacy.noise, privacy.clip, sample_size(settings), accountant=accountant)
+
+
+def clippable(theta: Floats, before: Floats) -> Floats:
+    """``theta``, or a neighbour if its distance from ``before`` is zero: Flower's clipping divides by it."""
+    with np.errstate(over="ignore"):
+        if np.linalg.norm(theta - before) > 0:
+            return theta
+    moved = before.copy()
+    moved[0] += max(np.spacing(abs(before[0])), NUDGE)
+    return moved
 
 
 def spent(strategy: Strategy) -> dict[str, Any]:

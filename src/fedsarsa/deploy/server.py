@@ -9,12 +9,11 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 from fedsarsa.deploy import app, config, control, files, keys, ledger, rules
 from fedsarsa.deploy.guards import SECRET_FILE
 from fedsarsa.deploy.processes import Processes, check_free, superexec
-from fedsarsa.deploy.server_app import LOCK, OUTCOME
+from fedsarsa.deploy.server_app import LOCK, OUTCOME, Log
 
 KEYS = "nodes.json"
 NAMES = {"superlink": "SuperLink", "superexec": "SuperExec"}
@@ -81,12 +80,12 @@ def _train(
 ) -> None:
     """Submit the run, again when it dies, until its last round is done."""
     (home / OUTCOME).unlink(missing_ok=True)
-    done, tries = -1, 0
+    done, tries, log = -1, 0, Log(home)
     while tries < TRIES:
         _check_room(home)
         attempt = secrets.token_hex(8)
         orders.run(app.bundle(), {**values, "attempt": attempt})
-        outcome = _watch(home, attempt, processes, say)
+        outcome = _watch(home, attempt, processes, log, say)
         if outcome == "":
             return
         for name, part in processes.started.items():
@@ -142,18 +141,14 @@ def _await_link(
         time.sleep(LOOK)
 
 
-def _watch(home: Path, attempt: str, processes: Processes, say: Say) -> str | None:
-    """How the run ended: "" well, a sentence if it gave up, None if it died; ``say`` is told of rounds."""
+def _watch(home: Path, attempt: str, processes: Processes, log: Log, say: Say) -> str | None:
+    """How the run ended: "" well, a sentence if it gave up, None if it died; what it says, ``say`` says."""
     begun, seen = time.monotonic(), False
-    rounds, told, size = home / ledger.ROUNDS, _last_round(home), 0
     while all(part.poll() is None for part in processes.started.values()):
         running = is_running(home)
         seen = seen or running
-        if rounds.exists() and rounds.stat().st_size != size:
-            size = rounds.stat().st_size
-            for line in [line for line in ledger.read(home) if line["round"] > told]:
-                say(_summary(line))
-                told = line["round"]
+        for line in log.news():
+            say(line)
         outcome = home / OUTCOME
         if not running and outcome.exists():
             ended = json.loads(outcome.read_text())
@@ -167,13 +162,6 @@ def _watch(home: Path, attempt: str, processes: Processes, say: Say) -> str | No
 
 def _last_round(home: Path) -> int:
     return max((line["round"] for line in ledger.read(home)), default=0)
-
-
-def _summary(line: dict[str, Any]) -> str:
-    """A round in a line."""
-    privacy = f", epsilon {line['epsilon']:.4g}" if "epsilon" in line else ""
-    agents = ", ".join(map(str, line["agents"]))
-    return f"round {line['round']}: agents {agents}; moved {line['moved']:.4g}{privacy}"
 
 
 def is_running(home: Path) -> bool:

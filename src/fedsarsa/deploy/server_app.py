@@ -48,6 +48,25 @@ def main(grid: Grid, context: Context) -> None:
                 temporary.write_text(json.dumps(outcome))
 
 
+class Log:
+    """What the server app says from now on, for whoever watches it."""
+
+    def __init__(self, home: Path) -> None:
+        self.path = home / LOG
+        self.at = self.path.stat().st_size if self.path.exists() else 0
+
+    def news(self) -> list[str]:
+        """The whole lines said since the last call."""
+        if not self.path.exists():
+            return []
+        with self.path.open("rb") as file:
+            file.seek(self.at)
+            said = file.read()
+        whole = said[: said.rfind(b"\n") + 1]
+        self.at += len(whole)
+        return whole.decode(errors="replace").splitlines()
+
+
 def _keys(path: str) -> dict[int, int] | None:
     """Which agent's key each node has; None without node keys."""
     if not path:

@@ -18,17 +18,16 @@ from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping a
 from flwr.serverapp.strategy import Strategy
 
 from fedsarsa._checks import Floats
-from fedsarsa.deploy import rules
+from fedsarsa.deploy import exchange, rules
 from fedsarsa.deploy.checks import Examiner, OddOneOutError, RejectedError, Reply
 from fedsarsa.deploy.config import Federation
 from fedsarsa.deploy.ledger import Ledger
 from fedsarsa.federation.engines.reference import project
 
-POLL = 0.25  # seconds between two looks for replies
 GRACE = 5.0  # seconds that messages live beyond the round's deadline, so that no reply is lost on its way
 BRIDGE_SHARE = 0.7  # of the deadline: how long a bridge waits for its agent, and a hanging one is named
-ATTEMPTS = 10  # how often a round is asked before the server gives up
-NUDGE = 1e-150  # the least movement whose square is not zero
+PATIENCE = 10  # deadlines that a round may take before the server gives up
+PAUSE, LONGEST_PAUSE = 1.0, 30.0  # seconds before a round is asked again; they double each time
 
 
 class FedSarsaStrategy(Strategy):
@@ -64,6 +63,8 @@ class FedSarsaStrategy(Strategy):
         self.asked: list[int] = []
         self.missing: set[int] = set()
         self.away = self.writing = 0.0  # seconds spent asking Flower for nodes, and on the ledger
+        self.asking = 0.0  # seconds spent on this round
+        self.warned = False
         weights = settings.algorithm.weights
         self.weights = np.ones(settings.agents) if weights is None else np.asarray(weights)
 
@@ -80,18 +81,27 @@ class FedSarsaStrategy(Strategy):
         self.summary()
         self._gather_agents(grid)
         while self.standing.round < self.settings.rounds:
-            self.turned_away = {}
-            for _ in range(ATTEMPTS):
-                if self._round(grid):
-                    break
-                self.turned_away |= self.rejected
-            else:
+            self._next_round(grid)
+        return self.standing.theta
+
+    def _next_round(self, grid: Grid) -> None:
+        """Ask for a round until it counts; give up when it was asked for long, not when it was asked often.
+
+        Agents that are being started again refuse quickly, and must find the server still asking.
+        """
+        deadline = self.settings.server.deadline
+        self.turned_away, self.asking, pause = {}, 0.0, PAUSE
+        while not self._round(grid):
+            self.turned_away |= self.rejected
+            if self.asking >= PATIENCE * deadline:
                 why = "; ".join(f"{name}: {reason}" for name, reason in self.rejected.items())
                 raise RuntimeError(
-                    f"round {self.standing.round + 1} was asked {ATTEMPTS} times and never had "
-                    f"{self._needed} sound replies; {why or 'nobody replied'}"
+                    f"round {self.standing.round + 1} was asked for {PATIENCE} deadlines of {deadline:g} "
+                    f"seconds and never had {self._needed} sound replies; {why or 'nobody replied'}"
                 )
-        return self.standing.theta
+            wait = min(pause, LONGEST_PAUSE, deadline)
+            time.sleep(wait)
+            self.asking, pause = self.asking + wait, 2 * pause
 
     def _round(self, grid: Grid) -> bool:
         """Ask for one round; whether it counts."""
@@ -100,10 +110,11 @@ class FedSarsaStrategy(Strategy):
         arrays = ArrayRecord({"theta": Array(before)})
         self.away = 0.0
         messages = list(self.configure_train(number, arrays, ConfigRecord(), grid))
-        sent = sum(len(request(message)) + arrays["theta"].shape[0] * 8 for message in messages)
+        sent = sum(len(exchange.request(message)) + arrays["theta"].shape[0] * 8 for message in messages)
         asked_at = time.perf_counter()
-        replies = exchange(grid, messages, self.settings.server.deadline)
+        replies, unseen = exchange.exchange(grid, messages, self.settings.server.deadline)
         answered_at = time.perf_counter()
+        self.asking += answered_at - asked_at
         result, _ = self.aggregate_train(number, replies)
         for name, reason in self.rejected.items():
             self.say(f"round {number}: left {name} out: {reason}")
@@ -120,7 +131,7 @@ class FedSarsaStrategy(Strategy):
         standing.theta, standing.round = result["theta"].numpy(), number
         standing.counted |= {reply.number: number for reply in self.accepted}
         done = time.perf_counter()
-        record = {
+        record: dict[str, Any] = {
             "round": number,
             "agents": sorted(reply.number for reply in self.accepted),
             "missing": sorted(self._name(node) for node in self.missing),
@@ -129,13 +140,16 @@ class FedSarsaStrategy(Strategy):
             "bytes_sent": sent,
             "bytes_received": sum(reply.bytes for reply in self.accepted),
             "seconds": done - begun,
-            "strategy_seconds": (asked_at - begun - self.away) + (done - answered_at) + self.writing,
+            "strategy_seconds": asked_at - begun - self.away + unseen + done - answered_at + self.writing,
             "bridge_seconds": max(reply.seconds for reply in self.accepted),
         }
         if "epsilon" in standing.privacy:
             record["epsilon"] = standing.privacy["epsilon"]
         self.ledger.close_round(standing, record)
         self.writing = time.perf_counter() - done  # it is in the next round's record
+        spent = f", epsilon {record['epsilon']:.4g}" if "epsilon" in record else ""
+        agents = ", ".join(map(str, record["agents"]))
+        self.say(f"round {number}: agents {agents}; moved {record['moved']:.4g}{spent}")
         return True
 
     @property
@@ -147,16 +161,24 @@ class FedSarsaStrategy(Strategy):
 
     def _gather_agents(self, grid: Grid) -> None:
         """Wait for all agents up to one deadline, and for as many as are needed without end."""
-        until, told = time.monotonic() + self.settings.server.deadline, -1
-        while True:
-            present = len(self._present(grid))
-            enough = self.settings.agents if time.monotonic() < until else self._needed
-            if present >= enough:
-                return
-            if present != told:
-                self.say(f"waiting for agents: {present} of {self.settings.agents} are here")
-                told = present
-            time.sleep(POLL)
+        until = time.monotonic() + self.settings.server.deadline
+        self._wait(grid, lambda: self.settings.agents if time.monotonic() < until else self._needed)
+
+    def _wait(self, grid: Grid, enough: Callable[[], int]) -> list[int]:
+        """The nodes that are here, as soon as they are enough."""
+        told = -1
+        while len(present := self._present(grid)) < enough():
+            if self.settings.agents - len(self.left_out) < self._needed:
+                why = "; ".join(f"{self._name(node)}: {reason}" for node, reason in self.left_out.items())
+                raise RuntimeError(f"fewer than {self._needed} agents can take part; {why}")
+            if len(present) != told:
+                told = len(present)
+                self.say(
+                    f"waiting for agents: {told} of {self.settings.agents} are here, {self._needed} needed"
+                )
+            time.sleep(exchange.LONGEST_POLL)
+            self.away += exchange.LONGEST_POLL
+        return present
 
     def _present(self, grid: Grid) -> list[int]:
         begun = time.perf_counter()
@@ -171,12 +193,7 @@ class FedSarsaStrategy(Strategy):
     ) -> Iterable[Message]:
         """The questions of a round: to everybody present, or to some of them."""
         settings = self.settings
-        while len(present := self._present(grid)) < self._needed:
-            if settings.agents - len(self.left_out) < self._needed:
-                why = "; ".join(f"{self._name(node)}: {reason}" for node, reason in self.left_out.items())
-                raise RuntimeError(f"fewer than {self._needed} agents can take part; {why}")
-            time.sleep(POLL)
-            self.away += POLL
+        present = self._wait(grid, lambda: self._needed)
         size = min(rules.sample_size(settings), len(present))
         if size < len(present):  # the same choice after a restart
             rng = np.random.default_rng([settings.training.seed, server_round])
@@ -193,6 +210,9 @@ class FedSarsaStrategy(Strategy):
         self.examiner = Examiner(
             settings, self.standing.federation, server_round, np.array(arrays["theta"].numpy())
         )
+        if not self.warned and (warning := self.examiner.warning()):
+            self.say(warning)
+            self.warned = True
         messages = [
             Message(
                 RecordDict({"arrays": arrays, "config": self._addressed(node, question)}),
@@ -253,7 +273,7 @@ class FedSarsaStrategy(Strategy):
         """The message with what was checked, and nothing else of what the agent sent."""
         theta = reply.theta
         if private:
-            theta = clippable(theta, self.examiner.theta)
+            theta = rules.clippable(theta, self.examiner.theta)
         message.content = RecordDict(
             {
                 "arrays": ArrayRecord({"theta": Array(theta)}),
@@ -302,32 +322,3 @@ class FedSarsaStrategy(Strategy):
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> None:
         """Nothing was asked."""
-
-
-def clippable(theta: Floats, before: Floats) -> Floats:
-    """``theta``, or a neighbour if its distance from ``before`` is zero: Flower's clipping divides by it."""
-    with np.errstate(over="ignore"):
-        if np.linalg.norm(theta - before) > 0:
-            return theta
-    moved = before.copy()
-    moved[0] += max(np.spacing(abs(before[0])), NUDGE)
-    return moved
-
-
-def request(message: Message) -> str:
-    """The question in a message."""
-    return str(message.content.config_records["config"]["request"])
-
-
-def exchange(grid: Grid, messages: list[Message], deadline: float) -> list[Message]:
-    """Send, and gather replies until all are here or ``deadline`` seconds have passed."""
-    waiting: set[Any] = set(grid.push_messages(messages)) - {None}
-    until = time.monotonic() + deadline
-    replies: list[Message] = []
-    while True:
-        found = list(grid.pull_messages(waiting))
-        replies += found
-        waiting -= {message.metadata.reply_to_message_id for message in found}
-        if not waiting or time.monotonic() >= until:
-            return replies
-        time.sleep(POLL)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from fedsarsa._checks import Floats
 from fedsarsa.deploy import files, ledger
@@ -14,9 +15,16 @@ from fedsarsa.deploy import files, ledger
 SHOWN = 20  # rounds, the last ones
 
 
-def rounds(lines: Sequence[dict[str, Any]], agents: int, errors: Floats | None = None) -> Table:
-    """The last rounds; ``errors[k]`` is that of the central parameter after round k, if it is known."""
-    table = Table("round", "agents", "moved" if errors is None else "error", "KB sent", "seconds", "left out")
+def rounds(
+    lines: Sequence[dict[str, Any]], agents: int, errors: Floats | None = None, news: str | None = None
+) -> Table:
+    """The last rounds; ``errors[k]`` is that of the central parameter after round k, if it is known.
+
+    ``news`` is the last that the server said.
+    """
+    measure = "moved" if errors is None else "error"
+    caption = None if news is None else Text(news)
+    table = Table("round", "agents", measure, "KB sent", "seconds", "left out", caption=caption)
     for column in table.columns[:5]:
         column.justify = "right"
     private = any("epsilon" in line for line in lines)

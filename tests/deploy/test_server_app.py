@@ -1,0 +1,64 @@
+"""The server app: how it ended is written down, and what it says can be followed."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from fedsarsa.deploy import server_app
+from fedsarsa.deploy.strategy import FedSarsaStrategy
+from tests.deploy.federations import CONFIG
+
+
+@pytest.fixture
+def context(tmp_path):
+    (tmp_path / "federation.toml").write_text(CONFIG)
+    values = {"home": str(tmp_path), "config": str(tmp_path / "federation.toml"), "attempt": "a", "keys": ""}
+    return SimpleNamespace(run_config=values)
+
+
+@pytest.mark.parametrize(
+    ("end", "error"),
+    [
+        (None, ""),
+        (RuntimeError("nobody came"), "nobody came"),
+        (RuntimeError(), "RuntimeError"),
+        (SystemExit(143), None),  # SIGTERM: Flower stops the process, and the run is submitted again
+        (KeyboardInterrupt(), None),
+    ],
+)
+def test_how_it_ended(context, tmp_path, monkeypatch, end, error):
+    def train(self, grid):
+        if end is not None:
+            raise end
+
+    monkeypatch.setattr(FedSarsaStrategy, "train", train)
+    if end is None:
+        server_app.main(None, context)
+    else:
+        with pytest.raises(type(end)):
+            server_app.main(None, context)
+    assert json.loads((tmp_path / "outcome.json").read_text()) == {"attempt": "a", "error": error}
+
+
+def test_bad_configurations_are_told(context, tmp_path):
+    (tmp_path / "federation.toml").write_text(CONFIG.replace("seed = 11", "sed = 11"))
+    with pytest.raises(ValueError, match="unknown key; did you mean 'seed'"):
+        server_app.main(None, context)
+    assert "did you mean 'seed'" in json.loads((tmp_path / "outcome.json").read_text())["error"]
+
+
+def test_what_it_says_can_be_followed(tmp_path):
+    path = tmp_path / server_app.LOG
+    early = server_app.Log(tmp_path)
+    assert early.news() == []
+    path.write_text("one\n")
+    late = server_app.Log(tmp_path)
+    with path.open("a") as file:
+        file.write("two\nthr")
+    assert early.news() == ["one", "two"]
+    assert late.news() == ["two"]
+    with path.open("a") as file:
+        file.write("ee\n")
+    assert early.news() == late.news() == ["three"]
+    assert early.news() == []
