@@ -27,7 +27,7 @@ from fedsarsa.federation.engines.reference import project
 GRACE = 5.0  # seconds that messages live beyond the round's deadline, so that no reply is lost on its way
 BRIDGE_SHARE = 0.7  # of the deadline: how long a bridge waits for its agent, and a hanging one is named
 PATIENCE = 10  # deadlines that a round may take before the server gives up
-PAUSE, LONGEST_PAUSE = 1.0, 30.0  # seconds before a round is asked again; they double each time
+PAUSE, LONGEST_PAUSE = 1.0, 30.0  # seconds from one asking of a round to the next; they double each time
 
 
 class FedSarsaStrategy(Strategy):
@@ -90,7 +90,7 @@ class FedSarsaStrategy(Strategy):
         Agents that are being started again refuse quickly, and must find the server still asking.
         """
         deadline = self.settings.server.deadline
-        self.turned_away, self.asking, pause = {}, 0.0, PAUSE
+        self.turned_away, self.asking, pause, asked = {}, 0.0, PAUSE, 0.0
         while not self._round(grid):
             self.turned_away |= self.rejected
             if self.asking >= PATIENCE * deadline:
@@ -99,9 +99,10 @@ class FedSarsaStrategy(Strategy):
                     f"round {self.standing.round + 1} was asked for {PATIENCE} deadlines of {deadline:g} "
                     f"seconds and never had {self._needed} sound replies; {why or 'nobody replied'}"
                 )
-            wait = min(pause, LONGEST_PAUSE, deadline)
+            wait = max(0.0, min(pause, LONGEST_PAUSE, deadline) - (self.asking - asked))
             time.sleep(wait)
-            self.asking, pause = self.asking + wait, 2 * pause
+            self.asking += wait
+            asked, pause = self.asking, 2 * pause
 
     def _round(self, grid: Grid) -> bool:
         """Ask for one round; whether it counts."""
