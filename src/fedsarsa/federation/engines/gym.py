@@ -313,6 +313,7 @@ class GymEngine:
 
     def close(self) -> None:
         """Close every environment."""
+        self.waiting = []
         if self.stepper is not None:
             self.stepper.close()
             self.stepper = None
