@@ -1,11 +1,14 @@
 """Control worlds and environments of Gymnasium in a deployment, with agents in this process."""
 
 import re
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from fedsarsa.deploy import config, ledger
+from fedsarsa.deploy import config, ledger, wire
 from fedsarsa.deploy.agent import Agent, RefusalError
 from tests.deploy.environments import Motor
 from tests.deploy.federations import reference, request, with_participation
@@ -197,6 +200,30 @@ def test_an_environment_goes_on_in_any_case_and_begins_anew_in_a_new_process(hom
     again.learner.close()
 
 
+@pytest.mark.processes
+def test_an_agent_process_with_an_environment_survives_its_death(homes, tmp_path):
+    settings = load(tmp_path, MOTOR)
+    command = [sys.executable, "-m", "fedsarsa", "agent", str(tmp_path / "continuous.toml")]
+    command += ["--number", "0", "--home", str(homes[0])]
+    wanted = {"patience": 60.0}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout.readline().startswith("agent 0 listens on")
+        wire.ask(homes[0] / "agent.sock", request(settings, 1) | wanted, settings.theta0)
+        said = child.stdout.readline()
+        assert re.fullmatch(r"agent 0: round 1: 25 steps, 2 episodes with a mean return of [0-9.]+\n", said)
+        child.kill()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+        assert (
+            "going on after round 1, with a new episode: environments cannot be saved"
+            in child.stdout.readline()
+        )
+        header, answer = wire.ask(homes[0] / "agent.sock", request(settings, 2) | wanted, settings.theta0)
+        assert header["round"] == 2
+        assert np.isfinite(answer).all()
+        child.terminate()
+        assert child.wait(10) == 0
+
+
 def motor(agent):
     return agent.learner._engine.stepper.environments[0].unwrapped
 
@@ -292,6 +319,15 @@ def test_remote_worlds_that_cannot_be(tmp_path, changes, message):
     section = "\n".join(f"{name} = {value}" for name, value in given.items())
     with pytest.raises(ValueError, match=message):
         load(tmp_path, f"[fleet]\n{section}\n" + MOTOR[MOTOR.index("[algorithm]") :].split("[server]")[0])
+
+
+def test_the_guides_machines_agree(tmp_path):
+    page = (Path(__file__).parents[2] / "docs" / "deploy.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```toml\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    agent = next(block for block in blocks if 'kind = "gym"' in block)
+    server = next(block for block in blocks if 'kind = "remote-continuous"' in block)
+    shared = agent[agent.index("[algorithm]") : agent.index("[server]")]
+    assert load(tmp_path, server + shared).terms == load(tmp_path, agent).terms
 
 
 def test_environments_do_not_tell_their_largest_reward(server, homes, tmp_path):
