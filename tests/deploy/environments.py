@@ -7,7 +7,7 @@ import numpy as np
 
 
 class Motor(gym.Env):
-    """Counts its steps, ten to an episode; it fails while the file ``broken`` exists."""
+    """Counts its steps, ten to an episode; it fails, and cannot be made, while the file ``broken`` exists."""
 
     made = closed = 0
 
@@ -15,6 +15,8 @@ class Motor(gym.Env):
         self.observation_space = gym.spaces.Box(0.0, width, (1,))
         self.action_space = gym.spaces.Discrete(2)
         self.broken, self.count, self.total = Path(broken), 0, 0
+        if self.broken.exists():
+            raise RuntimeError("the port is taken")
         Motor.made += 1
 
     def reset(self, *, seed=None, options=None):

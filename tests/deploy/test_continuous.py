@@ -228,7 +228,7 @@ def motor(agent):
     return agent.learner._engine.stepper.environments[0].unwrapped
 
 
-def test_an_environment_that_fails_costs_a_round(homes, tmp_path):
+def test_an_environment_that_fails_costs_a_round(homes, tmp_path, capsys):
     broken = tmp_path / "broken"
     settings = load(tmp_path, MOTOR.replace("agents = 3", f'agents = 3\noptions = {{ broken = "{broken}" }}'))
     agent, theta = Agent(settings, 2, homes[2]), settings.theta0
@@ -239,6 +239,9 @@ def test_an_environment_that_fails_costs_a_round(homes, tmp_path):
         pytest.raises(RefusalError, match="its environment failed at step 25; the agent's own output"),
     ):
         agent.take_part(request(settings, 2), theta)
+    with pytest.raises(RefusalError, match="its environment cannot be made; the agent's own output says why"):
+        agent.take_part(request(settings, 2), theta)
+    assert "RuntimeError: the port is taken" in capsys.readouterr().err
     assert agent.round == 1
     broken.unlink()
     answer = agent.take_part(request(settings, 2), theta)

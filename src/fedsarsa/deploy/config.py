@@ -158,7 +158,7 @@ class Federation:
             self.stride = 1.0
             self._world_terms = {"states": repr(known.states), "actions": repr(known.actions)}
         else:
-            # Weights and step sizes are checked where all agents are known: at the server.
+            # There may be one world here and weights and step sizes for all agents: those are checked below.
             shared = replace(self.algorithm, step_size=1.0, weights=None)
             problem = shared.problem(known, self.training.steps, runs=1, seed=self.training.seed)
             assert isinstance(problem, EpisodicProblem)

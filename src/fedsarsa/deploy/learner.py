@@ -1,5 +1,8 @@
 """One agent's world, learner and random stream, compiled once and kept from round to round."""
 
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import fields, replace
 from typing import Any
 
@@ -86,7 +89,8 @@ class Learner:
         """Draw the first state, and the first action from Gamma(theta) with the federation's first theta."""
         self.close()
         self._training.theta[0, 0] = self._theta0
-        self._engine.start(self._training)
+        with self._making():
+            self._engine.start(self._training)
         self._check_world()
 
     def advance(self, theta: Floats, t: int, steps: int) -> Floats:
@@ -97,11 +101,23 @@ class Learner:
         training.failed_at[0] = RUNNING
         if training.episodes is not None:
             training.episodes.episodes[:], training.episodes.returns[:] = 0, 0.0
-        self._engine.advance(training, steps)
+        with self._making():
+            self._engine.advance(training, steps)
         self._check_world()
         if training.failed_at[0] != RUNNING:
             raise ArithmeticError(f"parameters stopped being finite at step {training.failed_at[0]}")
         return np.array(training.theta[0, 0])
+
+    @contextmanager
+    def _making(self) -> Iterator[None]:
+        """Survive an environment that cannot be made, now or any more."""
+        try:
+            yield
+        except Exception:  # constructors are the user's own
+            if not isinstance(self._engine, GymEngine) or self._engine.stepper is not None:
+                raise
+            traceback.print_exc()
+            raise WorldError("its environment cannot be made; the agent's own output says why") from None
 
     def _check_world(self) -> None:
         episodes = self._training.episodes
