@@ -68,6 +68,23 @@ def test_rounds_that_did_not_count_leave_no_trace(settings, homes, crash):
     np.testing.assert_equal(agent.learner.held, twin.learner.held)
 
 
+def test_a_state_that_was_lost_is_told(settings, homes):
+    said, theta = [], np.zeros(settings.dim)
+    agent = Agent(settings, 1, homes[1], said.append)
+    agent.take_part(request(settings, 1), theta)
+    agent.take_part(request(settings, 2), theta)
+    kept = (homes[1] / "agent.npz").read_bytes()
+    agent.take_part(request(settings, 3), theta)
+    agent.take_part(request(settings, 4), theta)
+    assert said == []
+    (homes[1] / "agent.npz").write_bytes(kept)  # an old copy, then none
+    Agent(settings, 1, homes[1], said.append).take_part(request(settings, 5), theta)
+    (homes[1] / "agent.npz").unlink()
+    Agent(settings, 1, homes[1], said.append).take_part(request(settings, 6), theta)
+    lost = f"was counted, and is not in {homes[1] / 'agent.npz'}: it is lost here"
+    assert said == [f"agent 1: round 4 {lost}", f"agent 1: round 5 {lost}"]
+
+
 def test_a_message_that_arrives_late_does_not_undo_a_newer_round(settings, homes):
     agent, theta = Agent(settings, 1, homes[1]), np.zeros(settings.dim)
     agent.take_part(request(settings, 1), theta)

@@ -32,7 +32,7 @@ class RefusalError(ValueError):
 
 
 class Agent:
-    """Agent ``number`` of a federation, with its state in ``home``.
+    """Agent ``number`` of a federation, with its state in ``home``; ``say`` tells its owner.
 
     Attributes
     ----------
@@ -42,8 +42,10 @@ class Agent:
         What its learner held before that round; None: it had not begun.
     """
 
-    def __init__(self, settings: Federation, number: int, home: Path) -> None:
-        self.terms, self.number, self.path = settings.terms, number, home / STATE
+    def __init__(
+        self, settings: Federation, number: int, home: Path, say: Callable[[str], None] = print
+    ) -> None:
+        self.terms, self.number, self.path, self.say = settings.terms, number, home / STATE, say
         self.every = settings.every
         self.learner = Learner(settings, number)
         self.federation, self.round = "", 0
@@ -67,8 +69,11 @@ class Agent:
                 return self.answer
             raise RefusalError(f"round {number} is stale: this agent has answered round {self.round}")
         after = learner.held
-        counted = not anew and request["counted"].get(str(self.number), 0) >= self.round
-        before = after if counted else None if anew else self.before
+        last = request["counted"].get(str(self.number), 0)
+        if last > (0 if anew else self.round):
+            lost = f"round {last} was counted, and is not in {self.path}: it is lost here"
+            self.say(f"agent {self.number}: {lost}")
+        before = None if anew else after if last >= self.round else self.before
         try:
             if before is None:
                 learner.begin()
@@ -152,7 +157,7 @@ def serve(settings: Federation, number: int, home: Path, say: Callable[[str], No
             raise ValueError(
                 f"{home}: another agent is running here; expected a directory of its own"
             ) from None
-        agent = Agent(settings, number, home)
+        agent = Agent(settings, number, home, say)
         agent.learner.warm()
         address.unlink(missing_ok=True)  # left by a process that was killed: the lock says it is gone
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
