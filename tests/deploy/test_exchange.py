@@ -24,10 +24,12 @@ class SlowGrid:
 
 
 def test_a_reply_may_have_waited_as_long_as_nobody_looked():
-    at_once = exchange.exchange(SlowGrid([1, 1]), [0, 1], deadline=5.0)
+    heard = []
+    at_once = exchange.exchange(SlowGrid([1, 1]), [0, 1], 5.0, heard.append)
     assert len(at_once.messages) == 2
     assert at_once.unseen == 0.0
-    late = exchange.exchange(SlowGrid([1, 3]), [0, 1], deadline=5.0)
+    assert heard == at_once.messages
+    late = exchange.exchange(SlowGrid([1, 3]), [0, 1], 5.0, heard.append)
     assert len(late.messages) == 2
     assert late.unseen == exchange.POLL
 
@@ -37,7 +39,7 @@ def test_looks_become_rarer_but_not_rare(monkeypatch):
     monkeypatch.setattr(exchange, "SHARE", 0.5)
     monkeypatch.setattr(exchange, "LONGEST_POLL", 0.1)
     grid = SlowGrid([10**9])
-    replies = exchange.exchange(grid, [0], deadline=0.6)
+    replies = exchange.exchange(grid, [0], 0.6, lambda message: None)
     assert replies.messages == []
     assert 0.6 <= grid.times[-1] - grid.times[0] < 5.0
     assert replies.unseen == 0.1
@@ -45,7 +47,7 @@ def test_looks_become_rarer_but_not_rare(monkeypatch):
 
 
 def test_looking_is_the_strategys_own_time(settings, server, grid, monkeypatch):
-    def slow(grid, messages, deadline):
+    def slow(grid, messages, deadline, hear):
         return exchange.Replies(list(grid.pull_messages(grid.push_messages(messages))), 100.0)
 
     monkeypatch.setattr(exchange, "exchange", slow)

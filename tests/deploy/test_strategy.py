@@ -263,6 +263,25 @@ def test_quick_refusals_do_not_use_up_the_servers_patience(settings, server, gri
     assert_central(made, settings, reference(settings))
 
 
+def test_whoever_is_turned_away_is_named_before_the_others_have_answered(settings, server, grid):
+    looks = []
+
+    def pull(waiting):  # one reply at a look, the refusal first
+        looks.append([line for line in made.said if "left agent 1 out" in line])
+        ready = sorted(name for name in waiting if name in grid.replies)
+        refusals = [name for name in ready if "refused" in str(grid.replies[name].content)]
+        return [grid.replies.pop((refusals or ready)[0])]
+
+    grid.spoil = lambda node, number, reply: (
+        with_header(reply, refused="no") if (node, number) == (102, 2) else reply
+    )
+    grid.pull_messages = pull
+    made = server()
+    made.train(grid)
+    assert [len(lines) for lines in looks[:6]] == [0, 0, 0, 0, 1, 1]
+    assert len([line for line in made.said if "left agent 1 out" in line]) == 1
+
+
 def test_a_server_says_whom_it_waits_for_and_what_counted(settings, server, grid):
     arrives = [3]
 

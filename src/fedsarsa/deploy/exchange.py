@@ -1,6 +1,7 @@
 """A round's messages on their way through Flower: out, and what comes back in time."""
 
 import time
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from flwr.app import Message
@@ -18,14 +19,21 @@ class Replies(NamedTuple):
     unseen: float
 
 
-def exchange(grid: Grid, messages: list[Message], deadline: float) -> Replies:
-    """Send, and gather replies until all are here or ``deadline`` seconds have passed."""
+def exchange(
+    grid: Grid, messages: list[Message], deadline: float, hear: Callable[[Message], None]
+) -> Replies:
+    """Send, and gather replies until all are here or ``deadline`` seconds have passed.
+
+    ``hear`` is told of every reply when it comes.
+    """
     waiting: set[Any] = set(grid.push_messages(messages)) - {None}
     begun = time.monotonic()
     replies: list[Message] = []
     pause = 0.0
     while True:
         found = list(grid.pull_messages(waiting))
+        for message in found:
+            hear(message)
         replies += found
         waiting -= {message.metadata.reply_to_message_id for message in found}
         waited = time.monotonic() - begun

@@ -22,6 +22,7 @@ from fedsarsa.deploy import exchange, rules
 from fedsarsa.deploy.checks import Examiner, OddOneOutError, RejectedError, Reply
 from fedsarsa.deploy.config import Federation
 from fedsarsa.deploy.ledger import Ledger
+from fedsarsa.deploy.roster import Roster
 from fedsarsa.federation.engines.reference import project
 
 GRACE = 5.0  # seconds that messages live beyond the round's deadline, so that no reply is lost on its way
@@ -40,8 +41,7 @@ class FedSarsaStrategy(Strategy):
     say : callable
         Told, in words, what happens.
     keys : dict, optional
-        Which agent's key each Flower node has: a node can be no other agent. Without keys, agents are who
-        they say they are, one node each.
+        Which agent's key each Flower node has, see `Roster`.
     """
 
     def __init__(
@@ -51,9 +51,10 @@ class FedSarsaStrategy(Strategy):
         say: Callable[[str], None],
         keys: dict[int, int] | None = None,
     ) -> None:
-        self.settings, self.ledger, self.say, self.keys = settings, ledger, say, keys
+        self.settings, self.ledger, self.say = settings, ledger, say
         self.rule = rules.rule(settings)
         self.standing = ledger.open()
+        self.roster = Roster(self.standing.nodes, keys)
         if self.standing.privacy:
             rules.remember(self.rule, self.standing.privacy)
         self.left_out: dict[int, str] = {}
@@ -113,14 +114,15 @@ class FedSarsaStrategy(Strategy):
         messages = list(self.configure_train(number, arrays, ConfigRecord(), grid))
         sent = sum(len(exchange.request(message)) + arrays["theta"].shape[0] * 8 for message in messages)
         asked_at = time.perf_counter()
-        replies, unseen = exchange.exchange(grid, messages, self.settings.server.deadline)
+        self.told: set[str] = set()
+        replies, unseen = exchange.exchange(grid, messages, self.settings.server.deadline, self._hear)
         answered_at = time.perf_counter()
         self.asking += answered_at - asked_at
         result, _ = self.aggregate_train(number, replies)
         for name, reason in self.rejected.items():
-            self.say(f"round {number}: left {name} out: {reason}")
+            self._tell(name, reason)
         for node in sorted(self.missing):
-            self.say(f"round {number}: no reply from {self._name(node)}")
+            self.say(f"round {number}: no reply from {self.roster.name(node)}")
         if result is None:
             present = len(self.accepted)
             self.say(f"round {number}: {present} sound replies of {len(messages)}, {self._needed} needed")
@@ -135,7 +137,7 @@ class FedSarsaStrategy(Strategy):
         record: dict[str, Any] = {
             "round": number,
             "agents": sorted(reply.number for reply in self.accepted),
-            "missing": sorted(self._name(node) for node in self.missing),
+            "missing": sorted(self.roster.name(node) for node in self.missing),
             "rejected": self.turned_away | self.rejected,
             "moved": float(np.linalg.norm(standing.theta - before)),
             "bytes_sent": sent,
@@ -152,6 +154,22 @@ class FedSarsaStrategy(Strategy):
         agents = ", ".join(map(str, record["agents"]))
         self.say(f"round {number}: agents {agents}; moved {record['moved']:.4g}{spent}")
         return True
+
+    def _hear(self, message: Message) -> None:
+        """Say at once what is wrong with a reply, which will be looked at again with the others."""
+        node = message.metadata.src_node_id
+        if node not in self.asked:
+            return
+        try:
+            self.examiner.examine(message)
+        except RejectedError as reason:
+            self._tell(self.roster.name(node), str(reason))
+
+    def _tell(self, name: str, reason: str) -> None:
+        """Say, once, who is left out."""
+        if name not in self.told:
+            self.say(f"round {self.examiner.number}: left {name} out: {reason}")
+        self.told.add(name)
 
     @property
     def _needed(self) -> int:
@@ -170,7 +188,8 @@ class FedSarsaStrategy(Strategy):
         told = -1
         while len(present := self._present(grid)) < enough():
             if self.settings.agents - len(self.left_out) < self._needed:
-                why = "; ".join(f"{self._name(node)}: {reason}" for node, reason in self.left_out.items())
+                strangers = self.left_out.items()
+                why = "; ".join(f"{self.roster.name(node)}: {reason}" for node, reason in strangers)
                 raise RuntimeError(f"fewer than {self._needed} agents can take part; {why}")
             if len(present) != told:
                 told = len(present)
@@ -231,7 +250,7 @@ class FedSarsaStrategy(Strategy):
 
     def _addressed(self, node: int, question: dict[str, Any]) -> ConfigRecord:
         """The question, and which round last counted the agent there, or all where that is not known."""
-        counted, agent = self.standing.counted, self._agent(node)
+        counted, agent = self.standing.counted, self.roster.agent(node)
         known = counted if agent is None else {agent: counted.get(agent, 0)}
         return ConfigRecord({"request": json.dumps(question | {"counted": known})})
 
@@ -247,9 +266,10 @@ class FedSarsaStrategy(Strategy):
                 continue  # the SuperLink says that somebody is not there
             self.missing.discard(node)
             try:
-                reply = self._accept(node, self.examiner.examine(message))
+                reply = self.examiner.examine(message)
+                self.roster.enter(node, reply.number, self.asked)
             except RejectedError as reason:
-                self.rejected[self._name(node)] = str(reason)
+                self.rejected[self.roster.name(node)] = str(reason)
                 if isinstance(reason, OddOneOutError):
                     self.left_out[node] = str(reason)
                 continue
@@ -282,34 +302,6 @@ class FedSarsaStrategy(Strategy):
             }
         )
         return message
-
-    def _accept(self, node: int, reply: Reply) -> Reply:
-        """The reply, if this node was asked and nobody else is that agent."""
-        if node not in self.asked:
-            raise RejectedError("it was not asked")
-        nodes = self.standing.nodes
-        if self.keys is not None and self.keys.get(node) != reply.number:
-            raise RejectedError(
-                f"it has the key of agent {self.keys.get(node)}, and says it is agent {reply.number}"
-            )
-        known = nodes.get(node)
-        if known is not None and known != reply.number:
-            raise RejectedError(f"it was agent {known} before, and says it is agent {reply.number}")
-        holder = next((other for other, number in nodes.items() if number == reply.number), node)
-        if holder != node:
-            if holder in self.asked:
-                raise RejectedError(f"agent {reply.number} is another node's")
-            del nodes[holder]  # without node keys, a SuperNode that comes back has another name
-        nodes[node] = reply.number
-        return reply
-
-    def _agent(self, node: int) -> int | None:
-        """Whose node this is, as far as that is known."""
-        return (self.standing.nodes if self.keys is None else self.keys).get(node)
-
-    def _name(self, node: int) -> str:
-        number = self.standing.nodes.get(node)
-        return f"node {node}" if number is None else f"agent {number}"
 
     def configure_evaluate(
         self,
