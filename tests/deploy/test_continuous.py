@@ -78,6 +78,7 @@ MOTOR = """
 kind = "gym"
 id = "tests.deploy.environments:Motor-v0"
 agents = 3
+processes = 0
 discount = 0.9
 [algorithm]
 features = { kind = "tile-coding", tilings = 2, bins = 3 }
@@ -181,7 +182,7 @@ def test_environments_of_gymnasium_take_the_steps_of_the_gym_engine(server, home
     assert 10 <= gain <= 20
     for agent in grid.agents.values():
         agent.learner.close()
-    assert Motor.made == Motor.closed == 2 + 3 + 3  # one to look at, one to time, three for each training
+    assert Motor.made == Motor.closed == 1 + 3 + 3  # one to look at, three for each training
 
 
 def test_an_environment_goes_on_in_any_case_and_begins_anew_in_a_new_process(homes, tmp_path):
