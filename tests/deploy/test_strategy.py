@@ -67,6 +67,7 @@ def test_a_missing_agent_does_not_stall_and_gets_the_newest_theta_back(settings,
     rounds = [[0, 2] if number in (2, 3, 7) else [0, 1, 2] for number in range(1, 11)]
     lines = list(ledger.read(made.home))[1:]
     assert [line["agents"] for line in lines] == rounds
+    assert all(line["asked"] == 3 for line in lines)
     assert [line["missing"] for line in lines] == [["agent 1"] if 1 not in one else [] for one in rounds]
     expected = with_participation(settings, rounds)
     assert_central(made, settings, expected)

@@ -136,6 +136,7 @@ class FedSarsaStrategy(Strategy):
         done = time.perf_counter()
         record: dict[str, Any] = {
             "round": number,
+            "asked": len(messages),
             "agents": sorted(reply.number for reply in self.accepted),
             "missing": sorted(self.roster.name(node) for node in self.missing),
             "rejected": self.turned_away | self.rejected,
