@@ -77,6 +77,31 @@ def test_a_killed_worker_costs_a_round_and_changes_nothing(cluster, monkeypatch)
     np.testing.assert_allclose(history.drift, expected.drift, rtol=1e-11, atol=1e-14)
 
 
+def test_a_worker_that_always_dies_is_an_error_that_names_its_agents(monkeypatch, tmp_path):
+    from fedsarsa.federation.engines import ray as engine
+
+    lives = tmp_path / "lives"
+
+    class Deadly(engine.Block):  # the block of the last agents dies in its third round, again and again
+        def steps(self, held, part, central, t, steps):
+            import os
+            import signal
+
+            if self.first_agent == 3 and t >= 20:
+                with lives.open("a") as file:
+                    file.write(".")
+                os.kill(os.getpid(), signal.SIGKILL)
+            return super().steps(held, part, central, t, steps)
+
+    monkeypatch.setattr(engine, "Block", Deadly)
+    with pytest.raises(
+        ValueError,
+        match=r"worker of agents 3 to 5 died at the steps from 20 on.*: The actor \S+ is unavailable",
+    ):
+        fs.FedSARSA(sync_every=10).train(fs.paper.fleet(6), 100, runs=1, engine="ray", threads=2)
+    assert lives.read_text() == "...."  # once, and three times more
+
+
 SWEEP = """
 [fleet]
 states = 10
@@ -118,6 +143,22 @@ def test_a_sweep_on_ray_stores_what_a_sweep_here_stores(cluster, tmp_path, monke
     assert len(there) == 8
     for one, two in zip(there, here, strict=True):
         assert one.equals(two)
+
+    # What came from the cluster is taken as it is: nothing was trained again.
+    assert not list((tmp_path / "ray").glob("*damaged*"))
+
+    def fatal(config, folder):
+        import os
+        import signal
+
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    monkeypatch.setattr(on_ray, "_train", fatal)
+    with (
+        sweep.opened(grid.load(path), tmp_path / "fatal") as work,
+        pytest.raises(ValueError, match=r"cell with fleet.agents = .*: its worker died.*: The worker died"),
+    ):
+        on_ray.train(work, "local")
 
     def failing(config, folder):
         raise ValueError("no such world")

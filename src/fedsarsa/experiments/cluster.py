@@ -1,26 +1,23 @@
 """The cells of a sweep as tasks of a Ray cluster.
 
 A cell is a task on one core; what it gives comes back here and is stored here, whole. A worker that is
-killed costs the cell it was at, which Ray gives to another.
+killed costs the cell it was at, which Ray gives to another. No engine uses a GPU yet, so no cell asks for
+one: GPUs of a cluster stay free for others.
 """
 
 from pathlib import Path
 from typing import Any
 
-import ray
 import xarray as xr
 
+from fedsarsa._ray import RETRIES, connect, ray, reason
 from fedsarsa.experiments.config import Config
 from fedsarsa.experiments.grid import Cell
-from fedsarsa.experiments.sweep import Report, Sweep, silent
-from fedsarsa.federation.engines.ray import connect
+from fedsarsa.experiments.sweep import MARK, Report, Sweep, silent
 from fedsarsa.federation.history import History
 from fedsarsa.federation.training import Interrupted, held_interrupt
 
 LOOK = 0.5  # seconds between two looks at Ctrl-C
-
-# How often a cell whose worker died is begun again before the sweep says so.
-RETRIES = 3
 
 
 def train(sweep: Sweep, address: str, report: Report = silent) -> None:
@@ -69,4 +66,10 @@ def _store(sweep: Sweep, cell: Cell, call: Any) -> None:
         if isinstance(cause, ValueError | TypeError | OSError):
             raise ValueError(f"cell with {cell}: {cause}") from None
         raise
+    except ray.exceptions.RayError as error:
+        raise ValueError(
+            f"cell with {cell}: its worker died, and again when begun anew (up to {RETRIES} times): "
+            f"{reason(error)}"
+        ) from None
+    data.attrs[MARK] = cell.digest()
     History(data).save(sweep.store.path(cell.number))

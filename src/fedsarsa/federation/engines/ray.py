@@ -6,9 +6,7 @@ again, and nothing is lost, or counted twice, but the work of that round.
 """
 
 import itertools
-import logging
 import os
-import secrets
 from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple
 
@@ -16,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedsarsa._checks import Floats
+from fedsarsa._ray import RETRIES, connect, ray, reason
 from fedsarsa.federation.engines import lanes
 from fedsarsa.federation.engines.compiled import stretch_of
 from fedsarsa.federation.engines.cpu import CpuEngine
@@ -24,11 +23,6 @@ from fedsarsa.federation.engines.reference import project
 from fedsarsa.federation.problem import RUNNING, Problem, State, average, first_state
 from fedsarsa.federation.problem import Synchronisations as Seen
 from fedsarsa.learning.step_sizes import step_sizes_at
-
-try:
-    import ray
-except ImportError:
-    raise ValueError("engine ray needs Ray: pip install 'fedsarsa[ray]'") from None
 
 
 class Part(NamedTuple):
@@ -115,9 +109,10 @@ class RayEngine:
         blocks = max(1, min(threads or cores, problem.agents))
         edges = np.linspace(0, problem.agents, blocks + 1).astype(int).tolist()
         self.parts = [slice(low, high) for low, high in itertools.pairwise(edges)]
-        # Ray starts what was killed and calls it again, without end: calls have no effects of their own.
+        # Ray starts what was killed, however often, and makes each call again, RETRIES times: calls have no
+        # effects of their own.
         share = min(1.0, cores / blocks)
-        actor: Any = ray.remote(num_cpus=share, max_restarts=-1, max_task_retries=-1)(Block)
+        actor: Any = ray.remote(num_cpus=share, max_restarts=-1, max_task_retries=RETRIES)(Block)
         self.blocks = [actor.remote(part.start) for part in self.parts]
         # In lists, or Ray would send the problems themselves with every call.
         self.held = [[ray.put(_cut(problem, part))] for part in self.parts]
@@ -170,13 +165,23 @@ class RayEngine:
 
     def _take(self, state: State, calls: list[Any]) -> NDArray[np.int64]:
         """Put the blocks' answers in their places; the step at which each run failed."""
-        answers: list[Part] = ray.get(calls)
+        answers = [self._answer(call, part, state.t) for call, part in zip(calls, self.parts, strict=True)]
         for part, answer in zip(self.parts, answers, strict=True):
             state.theta[:, part], state.progress[:, part] = answer.theta, answer.progress
             state.states[:, part], state.actions[:, part] = answer.states, answer.actions
         seen = np.stack([answer.failed_at for answer in answers])
         first = np.where(seen == RUNNING, np.iinfo(np.int64).max, seen).min(axis=0)
         return np.where((seen == RUNNING).all(axis=0), RUNNING, first)
+
+    def _answer(self, call: Any, part: slice, t: int) -> Part:
+        try:
+            answer: Part = ray.get(call)
+        except ray.exceptions.RayActorError as error:
+            raise ValueError(
+                f"engine ray: the worker of agents {part.start} to {part.stop - 1} died at the steps from "
+                f"{t} on, and again when started anew (up to {RETRIES} times): {reason(error)}"
+            ) from None
+        return answer
 
     def _settle(
         self, state: State, run: int, failed: int, begun: int, ends: bool, synchronises: bool
@@ -201,22 +206,6 @@ class RayEngine:
         if state.failed_at[run] != RUNNING:
             theta[:] = state.central[run] = moved = np.nan
         return moved
-
-
-def connect(address: str | None = None) -> None:
-    """Connect to Ray: at ``address``, or as ``RayEngine`` says."""
-    if ray.is_initialized():
-        return
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    address = address or os.environ.get("RAY_ADDRESS") or "local"
-    dashboard = False if address == "local" else None
-    if address == "local" and "RAY_AUTH_MODE" not in os.environ:
-        # Ray listens on every interface: nobody without this token may use what is started here.
-        os.environ["RAY_AUTH_MODE"], os.environ["RAY_AUTH_TOKEN"] = "token", secrets.token_hex(32)
-    try:
-        ray.init(address, include_dashboard=dashboard, log_to_driver=False, logging_level=logging.ERROR)
-    except (ConnectionError, RuntimeError, ValueError) as error:
-        raise ValueError(f"ray: expected a cluster at {address or 'RAY_ADDRESS'}, got: {error}") from None
 
 
 def _cut(problem: Problem, part: slice) -> Problem:

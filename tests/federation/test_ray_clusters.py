@@ -1,0 +1,169 @@
+"""A cluster that is there already is joined by its address; what cannot be joined is said in one sentence."""
+
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fedsarsa as fs
+from tests.federation.test_ray import SWEEP
+
+pytestmark = pytest.mark.processes
+
+RAY = Path(sys.executable).with_name("ray")
+PATIENCE = 90  # seconds for anything that is started here
+
+
+def free_port():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """The address of a cluster of two cores, which only those with the token may use; and that token."""
+    fs.FedSARSA().train(fs.paper.fleet(1), 10, runs=1, engine="cpu")  # workers then find it compiled
+    port = free_port()
+    folder = tempfile.mkdtemp(prefix="ray")  # sockets in it must have short names
+    access = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+    command = [RAY, "start", "--head", f"--port={port}", "--num-cpus=2", f"--temp-dir={folder}", "--block"]
+    quiet = [
+        f"--ray-client-server-port={free_port()}",
+        "--include-dashboard=false",
+        "--disable-usage-stats",
+    ]
+    with (Path(folder) / "said").open("w+") as said:
+        head = subprocess.Popen(
+            [*command, *quiet], env={**os.environ, **access}, stdout=said, stderr=subprocess.STDOUT
+        )
+        try:
+            until = time.monotonic() + PATIENCE
+            while "Ray runtime started" not in (Path(folder) / "said").read_text():
+                failed = head.poll() is not None or time.monotonic() > until
+                assert not failed, (Path(folder) / "said").read_text()
+                time.sleep(0.2)
+            yield f"127.0.0.1:{port}", access
+        finally:
+            head.terminate()  # and Ray ends what it started
+            try:
+                head.wait(30)
+            finally:
+                head.kill()
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def python(code, environment):
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+
+
+ENGINE = """
+import ray
+import fedsarsa as fs
+from fedsarsa._ray import connect
+history = fs.FedSARSA().train(fs.paper.fleet(3), 200, runs=2, engine="ray", threads=2)
+history.save("OUT")
+address = "ADDRESS"
+assert ray.get_runtime_context().gcs_address.endswith(address.partition(":")[2])
+connect()
+connect(address)
+try:
+    connect("127.0.0.1:1")
+except ValueError as error:
+    print(error)
+"""
+
+
+def test_the_engine_joins_the_cluster_that_the_environment_names(cluster, tmp_path):
+    address, access = cluster
+    out = tmp_path / "history.nc"
+    code = ENGINE.replace("OUT", str(out)).replace("ADDRESS", address)
+    done = python(code, {**access, "RAY_ADDRESS": address})
+    assert done.returncode == 0, done.stderr
+    expected = fs.FedSARSA().train(fs.paper.fleet(3), 200, runs=2, engine="reference")
+    np.testing.assert_allclose(fs.History.load(out).central, expected.central, rtol=1e-12, atol=1e-12)
+    port = address.partition(":")[2]
+    assert "this process is connected to the cluster at" in done.stdout
+    assert f":{port}, got 127.0.0.1:1" in done.stdout
+
+
+def sweep(path, out, address, environment):
+    command = [sys.executable, "-m", "fedsarsa", "sweep", path, "--out", out, "--ray", address]
+    return subprocess.run(
+        command,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+
+
+def test_a_sweep_runs_on_the_cluster_at_an_address(cluster, tmp_path):
+    address, access = cluster
+    path = tmp_path / "sweep.toml"
+    path.write_text(SWEEP)
+    done = sweep(path, tmp_path / "out", address, access)
+    assert done.returncode == 0, done.stderr
+    assert not list((tmp_path / "out").glob("*damaged*"))
+    # Nobody without the token.
+    wrong = {**access, "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+    done = sweep(path, tmp_path / "other", address, wrong)
+    assert done.returncode == 2
+    assert "expected a cluster at" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("127.0.0.1:1", "ray: expected a cluster at 127.0.0.1:1, got: [Errno 111] Connection refused"),
+        ("cluster", "ray: expected the address host:port of a cluster, or local, got cluster"),
+        ("ray://127.0.0.1:1", "ray: expected the address host:port of a cluster, or local, got ray://"),
+    ],
+)
+def test_addresses_that_cannot_be_joined(tmp_path, address, message):
+    path = tmp_path / "sweep.toml"
+    path.write_text(SWEEP)
+    done = sweep(path, tmp_path / "out", address, {})
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_port_that_answers_but_not_as_ray(tmp_path):
+    path = tmp_path / "sweep.toml"
+    path.write_text(SWEEP)
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        address = f"127.0.0.1:{listening.getsockname()[1]}"
+        brief = {"RAY_py_gcs_connect_timeout_s": "5"}  # how long Ray tries once
+        done = sweep(path, tmp_path / "out", address, brief)
+    assert done.returncode == 2
+    assert f"ray: expected a cluster at {address}, got: Failed to connect" in done.stderr
+
+
+def test_without_ray_a_sentence_says_what_to_install(tmp_path):
+    """As on a machine that has not installed the extra."""
+    (tmp_path / "ray.py").write_text("raise ModuleNotFoundError(\"No module named 'ray'\", name='ray')")
+    path = tmp_path / "sweep.toml"
+    path.write_text(SWEEP)
+    done = sweep(path, tmp_path / "out", "local", {"PYTHONPATH": str(tmp_path)})
+    assert done.returncode == 2
+    assert "pip install 'fedsarsa[ray]'" in done.stderr
+    assert "Traceback" not in done.stderr
