@@ -61,13 +61,15 @@ def train(
     """
     from fedsarsa import _files
     from fedsarsa.experiments import config as configs
+    from fedsarsa.federation.episodic import EpisodicProblem
     from fedsarsa.federation.training import Interrupted
+    from fedsarsa.learning.tile_coding import Tiles
     from fedsarsa.worlds.fleet import Fleet
 
     settings = configs.load(config)
     fleet = settings.fleet.build(config.parent)
     algo = settings.algorithm.build()
-    algo.problem(fleet, steps=1, runs=1, seed=0)  # do they fit together? before anything is written
+    problem = algo.problem(fleet, steps=1, runs=1, seed=0)  # do they fit together? before anything is written
     _files.writable_directory(out)
     checkpoint, result = out / "checkpoint.nc", out / "history.nc"
     if result.exists():
@@ -76,6 +78,12 @@ def train(
         console.print(f"{len(fleet)} agents, measured eps_p = {fleet.eps_p:.4g}, eps_r = {fleet.eps_r:.4g}")
     else:
         console.print(str(fleet))
+    tiles = problem.features.basis if isinstance(problem, EpisodicProblem) else None
+    if isinstance(tiles, Tiles) and tiles.slots:
+        console.print(
+            "hashing: {sharing:.1%} of the {tiles:.0f} tiles of a grid share a parameter with others, in "
+            "{slots:.0f} slots".format(**tiles.collisions())
+        )
     if checkpoint.exists():
         console.print(f"going on from {checkpoint}")
     try:
@@ -130,7 +138,7 @@ def sweep(
     config: Config,
     out: Out = Path("results/sweep"),
     threads: Annotated[int | None, typer.Option(help="All cores unless given.", min=1)] = None,
-    ray: Annotated[str | None, typer.Option(help="Address of a Ray cluster, or local.")] = None,
+    ray: Annotated[str | None, typer.Option(help="host:port of a Ray cluster, or local.")] = None,
 ) -> None:
     """Train every cell of the grid in CONFIG's [sweep]; keep each in a file of its own in OUT.
 
@@ -148,14 +156,14 @@ def sweep(
                     from fedsarsa.experiments import cluster
 
                     cluster.train(work, ray, report)
-                errors = sweeps.run(work, summary.final_error(work), threads, report)
+                outcomes = sweeps.run(work, summary.outcome(work), threads, report)
         except Interrupted:
             where = [] if ray is None else ["--ray", ray]
             command = shlex.join(["fedsarsa", "sweep", str(config), "--out", str(out), *where])
             console.print(f"interrupted; go on with: {command}")
             raise typer.Exit(130) from None
-        console.print(summary.table(work, errors))
-        console.print(f"wrote {summary.write(work, errors)}, and a history per cell")
+        console.print(summary.table(work, outcomes))
+        console.print(f"wrote {summary.write(work, outcomes)}, and a history per cell")
 
 
 @app.command()
@@ -240,7 +248,7 @@ def main() -> None:
     """
     try:
         app()
-    except (ValueError, TypeError, OSError) as error:
+    except (ValueError, TypeError, OSError, ImportError) as error:  # ImportError: an extra is not installed
         if os.environ.get("FEDSARSA_TRACEBACK"):
             raise
         errors = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)

@@ -1,5 +1,6 @@
 """Sweeps: what is stored, what survives a crash, what is refused."""
 
+import csv
 import os
 import random
 import signal
@@ -10,6 +11,7 @@ from contextlib import contextmanager
 
 import numpy as np
 import pytest
+from scipy import stats
 
 import fedsarsa as fs
 from fedsarsa.experiments import grid, store, sweep
@@ -127,6 +129,42 @@ def test_worlds_without_a_fixed_point_have_no_error_but_a_summary(tmp_path):
     done = command("sweep", config, "--out", tmp_path / "out")
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "out" / "summary.csv").read_text().count("nan") == 4
+
+
+CARTS = """
+[fleet]
+kind = "control"
+world = "CartPole"
+
+[algorithm]
+features = { kind = "tile-coding", tilings = 2, bins = 2 }
+policy = { kind = "epsilon-greedy" }
+
+[training]
+steps = 400
+runs = 3
+
+[sweep]
+fleet.agents = [1, 2]
+"""
+
+
+def test_control_worlds_have_returns(tmp_path):
+    path, out = tmp_path / "carts.toml", tmp_path / "out"
+    path.write_text(CARTS)
+    done = command("sweep", path, "--out", out)
+    assert done.returncode == 0, done.stderr
+    assert "late return: mean return of the training episodes" in " ".join(done.stdout.split())
+    rows = list(csv.DictReader((out / "summary.csv").read_text().splitlines()))
+    assert list(rows[0]) == ["agents", "late return", "95% +-", "failed runs", "file"]
+    for row in rows:
+        data = fs.History.load(out / row["file"]).data
+        last = data.isel(bin=slice(-20, None))  # of 200 bins of two steps
+        assert last["bin_end"][0] == 362
+        means = (last["returns"].sum("bin") / last["episodes"].sum("bin")).mean("agent")  # per run
+        assert float(row["late return"]) == pytest.approx(float(means.mean()), rel=1e-5)
+        margin = stats.t.interval(0.95, 2, scale=stats.sem(means))[1]
+        assert float(row["95% +-"]) == pytest.approx(margin, rel=0.05)  # two digits are printed
 
 
 def test_a_damaged_checkpoint_is_set_aside(config, tmp_path):

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,38 +17,61 @@ from fedsarsa.experiments.statistics import mean_and_margin
 from fedsarsa.experiments.sweep import Sweep
 from fedsarsa.federation.history import History
 
+ERROR, RETURN = "final error", "late return"
+LATE = 0.1  # the last part of a training, whose episodes are averaged
+MEANING = {
+    ERROR: "final error: squared distance of the central parameter to where agent 0 would settle alone "
+    "(its fixed point; a long run's average for policies that jump), nan where that is nowhere",
+    RETURN: "late return: mean return of the training episodes that ended in the last tenth of the steps, "
+    "over agents and runs",
+}
 
-def final_error(sweep: Sweep) -> Callable[[Cell, History], xr.DataArray]:
-    """Squared distance of the final central parameter to the reference, (run,); NaN where there is none."""
+
+def outcome(sweep: Sweep) -> Callable[[Cell, History], xr.DataArray]:
+    """What a training led to, (run,): its late return where there are episodes, else its final error.
+
+    Named by which of the two it is. Failed runs are NaN, as are errors where there is no reference.
+    """
 
     def measure(cell: Cell, history: History) -> xr.DataArray:
-        theta = reference(cell.config, sweep.grid.folder)
-        where = math.nan if theta is None else theta
-        error: xr.DataArray = ((history.final - where) ** 2).sum("d", skipna=False)
-        return error.assign_attrs(failed=int((history.failed_at >= 0).sum()))
+        if "episodes" in history.data:
+            found = late_return(history).where(history.failed_at < 0).rename(RETURN)
+        else:
+            theta = reference(cell.config, sweep.grid.folder)
+            where = math.nan if theta is None else theta
+            found = ((history.final - where) ** 2).sum("d", skipna=False).rename(ERROR)
+        return found.assign_attrs(failed=int((history.failed_at >= 0).sum()))
 
     return measure
 
 
-def rows(sweep: Sweep, errors: Sequence[xr.DataArray]) -> tuple[list[str], list[list[str]]]:
-    """Column names, and a row per cell: its values, mean final error with 95% margin, failed runs, file."""
-    names = [*sweep.grid.names, "final error", "95% +-", "failed runs", "file"]
+def late_return(history: History) -> xr.DataArray:
+    """Mean over agents of their mean return in the last tenth of the steps, (run,); NaN if there is none."""
+    data = history.data
+    late = data[["episodes", "returns"]].isel(bin=data["bin_end"] > (1 - LATE) * history.settings["steps"])
+    total = late.sum("bin")
+    return (total["returns"] / total["episodes"].where(total["episodes"] > 0)).mean("agent")
+
+
+def rows(sweep: Sweep, outcomes: Sequence[xr.DataArray]) -> tuple[list[str], list[list[str]]]:
+    """Column names, and a row per cell: its values, mean outcome with 95% margin, failed runs, file."""
+    measured = [name for name in MEANING if any(one.name == name for one in outcomes)]
+    columns = [column for name in measured for column in (name, "95% +-")]
+    names = [*sweep.grid.names, *columns, "failed runs", "file"]
     table = []
-    for cell, error in zip(sweep.grid.cells, errors, strict=True):
-        mean, margin = (float(x) for x in mean_and_margin(error))
+    for cell, found in zip(sweep.grid.cells, outcomes, strict=True):
+        mean, margin = (float(x) for x in mean_and_margin(found))
+        numbers = [(f"{mean:.6g}", f"{margin:.2g}") if found.name == name else ("", "") for name in measured]
         values = [label(value) for value in cell.values.values()]
-        failed, file = error.attrs["failed"], sweep.store.path(cell.number)
-        table.append([*values, f"{mean:.6g}", f"{margin:.2g}", str(failed), file.name])
+        failed, file = found.attrs["failed"], sweep.store.path(cell.number)
+        table.append([*values, *itertools.chain(*numbers), str(failed), file.name])
     return names, table
 
 
-def table(sweep: Sweep, errors: Sequence[xr.DataArray]) -> Table:
+def table(sweep: Sweep, outcomes: Sequence[xr.DataArray]) -> Table:
     """The rows as a table for the terminal."""
-    names, content = rows(sweep, errors)
-    result = Table(
-        caption="final error: squared distance of the central parameter to where agent 0 would settle alone "
-        "(its fixed point; a long run's average for policies that jump), nan where that is nowhere"
-    )
+    names, content = rows(sweep, outcomes)
+    result = Table(caption="\n".join(meaning for name, meaning in MEANING.items() if name in names))
     for name in names:
         result.add_column(name, justify="right")
     for row in content:
@@ -55,9 +79,9 @@ def table(sweep: Sweep, errors: Sequence[xr.DataArray]) -> Table:
     return result
 
 
-def write(sweep: Sweep, errors: Sequence[xr.DataArray]) -> Path:
+def write(sweep: Sweep, outcomes: Sequence[xr.DataArray]) -> Path:
     """Write the rows to ``summary.csv`` in the sweep's folder."""
-    names, content = rows(sweep, errors)
+    names, content = rows(sweep, outcomes)
     text = io.StringIO()
     csv.writer(text).writerows([names, *content])
     path = sweep.store.folder / "summary.csv"
