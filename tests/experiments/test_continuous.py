@@ -1,5 +1,7 @@
 """Continuous worlds from configurations to films, on the command line."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -107,6 +109,11 @@ def test_every_example_is_sound(path):
         (CART.replace("trace_decay = 0.5", 'actions = { kind = "grid" }'), "actions must be None"),
         (CART.replace("time_limit", "agents"), "got agents = 30, which belongs in [fleet]"),
         ('[fleet]\nkind = "gym"\nid = "CartPole-v1"', "expected either agents or each"),
+        ('[fleet]\nkind = "gym-tables"\nid = "Taxi-v4"', "expected either agents or each"),
+        (
+            '[fleet]\nkind = "gym-tables"\nid = "CartPole-v1"\nagents = 1',
+            "expected an environment with tables",
+        ),
     ],
 )
 def test_bad_configurations_write_nothing(tmp_path, text, message):
@@ -124,6 +131,90 @@ def test_theory_is_for_finite_worlds(tmp_path):
     done = command("theory", toml)
     assert done.returncode == 2
     assert "expected finite worlds" in done.stderr.replace("\n", " ")
+
+
+LAKES = """
+[fleet]
+kind = "gym-tables"
+id = "FrozenLake-v1"
+each = [{ success_rate = 0.5 }, { success_rate = 0.7 }]
+discount = 0.9
+
+[algorithm]
+features = { kind = "one-hot" }
+policy = { kind = "softmax", temperature = 0.5 }
+step_size = 0.05
+
+[training]
+steps = 400
+runs = 2
+"""
+
+
+def test_toy_text_tables_from_a_configuration(tmp_path):
+    toml, out = tmp_path / "lakes.toml", tmp_path / "out"
+    toml.write_text(LAKES)
+    done = command("train", toml, "--out", out)
+    assert done.returncode == 0, done.stderr
+    worlds = [fs.GymWorld("FrozenLake-v1", success_rate=rate).to_finite(0.9) for rate in (0.5, 0.7)]
+    expected = fs.FedSARSA(fs.OneHot(), fs.Softmax(0.5), 0.05).train(fs.Fleet(worlds), 400, runs=2)
+    assert fs.History.load(out / "history.nc").data.equals(expected.data)
+
+    done = command("theory", toml)
+    assert done.returncode == 0, done.stderr
+    assert "the error ends at" in done.stdout
+    assert "5 of 16 states are left for ever" in done.stdout.replace("\n", " ")
+
+    toml.write_text(LAKES + "[sweep]\nalgorithm.sync_every = [1, 10]\n")
+    done = command("sweep", toml, "--out", tmp_path / "sweep")
+    assert done.returncode == 0, done.stderr
+    target = fs.theory.fixed_point(worlds[0], fs.OneHot(), fs.Softmax(0.5))
+    error = float(((expected.final.values - target) ** 2).sum(axis=1).mean())
+    second = (tmp_path / "sweep" / "summary.csv").read_text().splitlines()[2]
+    assert float(second.split(",")[1]) == pytest.approx(error, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "ends"), [("FrozenLake-v1", "absorbing"), ("CliffWalking-v1", "restart"), ("Taxi-v4", "restart")]
+)
+def test_tables_are_those_of_the_environments(tmp_path, name, ends):
+    toml = tmp_path / "table.toml"
+    toml.write_text(f'[fleet]\nkind = "gym-tables"\nid = "{name}"\nagents = 2\nends = "{ends}"')
+    fleet = config.load(toml).fleet.build(tmp_path)
+    expected = fs.GymWorld(name).to_finite(0.99, ends)
+    assert len(fleet) == 2
+    assert fleet[0] is fleet[1]
+    np.testing.assert_array_equal(fleet[0].transition, expected.transition)
+    np.testing.assert_array_equal(fleet[0].reward, expected.reward)
+
+
+def test_hashed_tiles_say_what_they_share(tmp_path):
+    toml = tmp_path / "cart.toml"
+    for hashed, memory in ((False, ""), (True, ", memory = 64")):
+        toml.write_text(CART.replace("bins = 3", f"bins = 3{memory}"))
+        done = command("train", toml, "--out", tmp_path / f"out{hashed}")
+        assert done.returncode == 0, done.stderr
+        assert ("share a parameter with others" in done.stdout) == hashed
+    found = fs.TileCoding(4, 3, memory=64).on_box(4).collisions()
+    assert f"{found['sharing']:.1%} of the {found['tiles']:.0f} tiles of a grid" in done.stdout
+
+
+def test_the_study_is_made_by_one_command(tmp_path):
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    (docs / "study.md").write_text("before <!-- numbers: begin --> old <!-- numbers: end --> after")
+    script = [sys.executable, str(FOLDER / "control-study.py"), "--docs", str(docs)]
+    small = ["--steps", "500", "--seeds", "2", "--worlds", "mountain-car"]
+    done = subprocess.run([*script, *small], capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    page = (docs / "study.md").read_text()
+    assert page.startswith("before <!-- numbers: begin -->")
+    assert page.endswith("<!-- numbers: end --> after")
+    assert "old" not in page
+    for level in ("10%", "30%", "50%", "70%", "90%"):
+        assert page.count(f"| {level} |") == 5  # four sizes, and going on alone
+    with Image.open(docs / "study" / "mountain-car.png") as picture:
+        assert picture.width > 1000
 
 
 def test_coarse_curves_keep_every_episode():

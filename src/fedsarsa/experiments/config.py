@@ -21,6 +21,7 @@ from fedsarsa.experiments.continuous import (
     ControlSection,
     FourierSection,
     GymSection,
+    GymTablesSection,
     RBFSection,
     TileCodingSection,
 )
@@ -205,7 +206,9 @@ def shape(value: Any) -> Any:
 
 
 FleetSection = Annotated[
-    PaperFleet | FileFleet | ControlSection | GymSection, Field(discriminator="kind"), unless_given("paper")
+    PaperFleet | FileFleet | ControlSection | GymSection | GymTablesSection,
+    Field(discriminator="kind"),
+    unless_given("paper"),
 ]
 FeaturesSection = Annotated[
     ModuloSection | OneHotSection | TileCodingSection | FourierSection | RBFSection,
@@ -291,7 +294,9 @@ class Config(Section):
 def finite(fleet: AnyFleet) -> Fleet:
     """A fleet of finite worlds, which theory and errors are about."""
     if not isinstance(fleet, Fleet):
-        raise ValueError(f"fleet.kind: expected finite worlds ('paper' or 'file') for theory, got {fleet!r}")
+        raise ValueError(
+            f"fleet.kind: expected finite worlds ('paper', 'file' or 'gym-tables') for theory, got {fleet!r}"
+        )
     return fleet
 
 

@@ -11,6 +11,7 @@ from fedsarsa.learning.fourier import FourierBasis
 from fedsarsa.learning.rbf import RBF
 from fedsarsa.learning.tile_coding import TileCoding
 from fedsarsa.worlds import control
+from fedsarsa.worlds.fleet import Fleet
 from fedsarsa.worlds.gym import GymFleet, GymWorld
 
 
@@ -41,6 +42,16 @@ class ControlSection(Section):
         return control.fleet(**(options | self.physics))
 
 
+def gym_worlds(
+    name: str, agents: int | None, options: dict[str, Any], each: list[dict[str, Any]] | None
+) -> list[GymWorld]:
+    """The environments of the agents; those that are the same are one world, many times."""
+    if (each is None) == (agents is None):
+        raise ValueError("fleet: expected either agents or each, a list of options with one table per agent")
+    worlds = [GymWorld(name, **(options | own)) for own in each or [{}]]
+    return worlds * (agents or 1)
+
+
 class GymSection(Section):
     """Environments of Gymnasium by id: ``options`` for all, or ``each``, a table of options per agent."""
 
@@ -55,12 +66,29 @@ class GymSection(Section):
 
     def build(self, folder: Path) -> GymFleet:  # noqa: ARG002
         """The fleet."""
-        if (self.each is None) == (self.agents is None):
-            raise ValueError(
-                "fleet: expected either agents or each, a list of options with one table per agent"
-            )
-        worlds = [GymWorld(self.id, **(self.options | own)) for own in self.each or [{}]]
-        return GymFleet(worlds * (self.agents or 1), self.discount, self.processes, self.vector)
+        worlds = gym_worlds(self.id, self.agents, self.options, self.each)
+        return GymFleet(worlds, self.discount, self.processes, self.vector)
+
+
+class GymTablesSection(Section):
+    """Finite worlds read from the tables of Toy-text environments (FrozenLake, CliffWalking, Taxi).
+
+    ``options``, ``each`` and ``agents`` are as for environments; ``ends`` as in ``GymWorld.to_finite``.
+    """
+
+    kind: Literal["gym-tables"]
+    id: str
+    agents: int | None = Field(default=None, ge=1)
+    options: dict[str, Any] = Field(default={})
+    each: list[dict[str, Any]] | None = None
+    discount: float = 0.99
+    ends: Literal["restart", "absorbing"] = "restart"
+
+    def build(self, folder: Path) -> Fleet:  # noqa: ARG002
+        """The fleet."""
+        worlds = gym_worlds(self.id, self.agents, self.options, self.each)
+        tables = {world: world.to_finite(self.discount, self.ends) for world in worlds}
+        return Fleet(tables[world] for world in worlds)
 
 
 class BoundsSection(Section):

@@ -7,3 +7,6 @@ class Section(BaseModel):
     """A section of a configuration: no unknown keys, no silent conversions."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, strict=True)
+
+    def __hash__(self) -> int:
+        return hash(self.model_dump_json())  # fields may hold lists and tables, which have no hash

@@ -18,8 +18,9 @@ def finite(world: "GymWorld", discount: float, ends: str) -> FiniteMDP:
 
     Finite worlds have no episodes, so what follows a termination must be said:
 
-    - ``restart``: the next episode's first state. The chain is ergodic where every state is visited, as the
-      theory asks; values count later episodes too, discounted.
+    - ``restart``: the next episode's first state. States that only end an episode (holes, goals), or that no
+      move leads to (the cliff), are then left for ever; where a policy tries every action the others are one
+      recurrent class, of which the theory speaks. Values count later episodes too, discounted.
     - ``absorbing``: the terminal state for ever, at reward 0. Values are those of an episode, but an agent
       that arrives there learns no more.
 
