@@ -27,8 +27,8 @@ class GridActions:
 class RandomActions:
     """``count`` actions drawn afresh, uniformly, at every step; features take the action as an input.
 
-    The policy among them is the same operator as elsewhere: a softmax over their values approaches the
-    softmax over all actions as ``count`` grows.
+    The policy among them is the same operator as elsewhere; ``fs.theory.improvement`` gives its mean over the
+    draws, which for a softmax approaches the softmax over all actions as ``count`` grows.
     """
 
     count: int = 8

@@ -1,6 +1,7 @@
 """What can be known before training: fixed points, constants, bounds, exact returns."""
 
 from fedsarsa.theory.bounds import bounds
+from fedsarsa.theory.candidates import improvement
 from fedsarsa.theory.constants import constants
 from fedsarsa.theory.decomposition import decompose
 from fedsarsa.theory.evaluation import evaluate
@@ -15,6 +16,7 @@ __all__ = [
     "evaluate",
     "federated_point",
     "fixed_point",
+    "improvement",
     "plan",
     "predict",
 ]
