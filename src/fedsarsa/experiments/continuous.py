@@ -48,7 +48,7 @@ def gym_worlds(
     """The environments of the agents; those that are the same are one world, many times."""
     if (each is None) == (agents is None):
         raise ValueError("fleet: expected either agents or each, a list of options with one table per agent")
-    worlds = [GymWorld(name, **(options | own)) for own in each or [{}]]
+    worlds = [GymWorld(name, **(options | own)) for own in ([{}] if each is None else each)]
     return worlds * (agents or 1)
 
 
