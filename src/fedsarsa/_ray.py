@@ -36,7 +36,7 @@ def connect(address: str | None = None) -> None:
     if ray.is_initialized():
         here = ray.get_runtime_context().gcs_address
         if address is not None and not _is_at(here, address):
-            raise ValueError(f"ray: this process is connected to the cluster at {here}, got {address}")
+            raise ValueError(f"ray: this process is connected to {here}; expected that, got {address}")
         return
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     address = address or os.environ.get("RAY_ADDRESS") or LOCAL
@@ -73,7 +73,7 @@ def _is_at(here: str, address: str) -> bool:
 def _knock(address: str) -> None:
     """Say at once that nobody is at ``host:port``: Ray itself would try for many minutes."""
     host, _, port = address.rpartition(":")
-    if not host or "/" in host or not port.isdecimal():
+    if not host or "/" in host or not port.isdecimal() or int(port) > 65535:
         raise ValueError(f"ray: expected the address host:port of a cluster, or local, got {address}")
     try:
         socket.create_connection((host, int(port)), PATIENCE).close()

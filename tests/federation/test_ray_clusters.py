@@ -98,8 +98,8 @@ def test_the_engine_joins_the_cluster_that_the_environment_names(cluster, tmp_pa
     expected = fs.FedSARSA().train(fs.paper.fleet(3), 200, runs=2, engine="reference")
     np.testing.assert_allclose(fs.History.load(out).central, expected.central, rtol=1e-12, atol=1e-12)
     port = address.partition(":")[2]
-    assert "this process is connected to the cluster at" in done.stdout
-    assert f":{port}, got 127.0.0.1:1" in done.stdout
+    assert "ray: this process is connected to " in done.stdout
+    assert f":{port}; expected that, got 127.0.0.1:1" in done.stdout
 
 
 def sweep(path, out, address, environment):
@@ -132,7 +132,10 @@ def test_a_sweep_runs_on_the_cluster_at_an_address(cluster, tmp_path):
     ("address", "message"),
     [
         ("127.0.0.1:1", "ray: expected a cluster at 127.0.0.1:1, got: [Errno 111] Connection refused"),
-        ("cluster", "ray: expected the address host:port of a cluster, or local, got cluster"),
+        (
+            "127.0.0.1:99999",
+            "expected the address host:port of a cluster, or local, got 127.0.0.1:99999",
+        ),
         ("ray://127.0.0.1:1", "ray: expected the address host:port of a cluster, or local, got ray://"),
     ],
 )
