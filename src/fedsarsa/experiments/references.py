@@ -14,7 +14,6 @@ from fedsarsa.experiments.config import (
     PolicySection,
     finite,
 )
-from fedsarsa.experiments.continuous import ControlSection, GymSection
 from fedsarsa.federation.fedsarsa import FedSARSA
 from fedsarsa.learning.policies import EpsilonGreedy, Greedy
 from fedsarsa.learning.step_sizes import LinearDecay
@@ -38,8 +37,6 @@ def reference(config: Config, folder: Path) -> Floats | None:
     fleet = config.fleet
     if isinstance(fleet, PaperFleet):  # agent 0 is the nominal world at every level
         fleet = fleet.model_copy(update={"agents": 1, "eps_p": 0.0, "eps_r": 0.0})
-    if isinstance(fleet, ControlSection | GymSection):  # nobody knows where agent 0 would settle
-        return None
     with _alone:  # threads would compute the same one side by side
         return _reference(fleet, config.algorithm.features, config.algorithm.policy, folder)
 
