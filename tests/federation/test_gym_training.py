@@ -1,5 +1,7 @@
 """Training in environments of Gymnasium: learning, episodes, failures, processes."""
 
+import signal
+
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -101,7 +103,7 @@ def test_an_environment_that_does_not_reset_stops_its_agent():
     worlds = [fs.GymWorld(Corridor), fs.GymWorld(Corridor, no_reset_after=30)]
     with pytest.warns(RuntimeWarning, match="the motor is stuck"):
         history = algorithm().train(fs.GymFleet(worlds, 0.5, processes=0), 400, runs=2)
-    assert history.data.stopped_at.values.tolist() == [[-1, 29], [-1, 29]]
+    assert history.data.stopped_at.values.tolist() == [[-1, 30], [-1, 30]]
     assert history.data.lengths.sum("bin").values.tolist() == [[400, 30], [400, 30]]
     assert history.final.max("d").values == pytest.approx([1.0, 1.0], abs=1e-6)
 
@@ -137,6 +139,22 @@ class OldReset(Corridor):
         return super().reset(seed=seed, options=options)[0]
 
 
+class Tensor:
+    def __array__(self, *args, **options):
+        raise RuntimeError("detach me first")
+
+
+class Attached(Corridor):
+    def step(self, action):
+        return Tensor(), *super().step(action)[1:]
+
+
+class Endless(Corridor):
+    def step(self, action):
+        observation, _, *rest = super().step(action)
+        return observation, 10**400, *rest
+
+
 class NarrowReset(Corridor):
     def __init__(self):
         super().__init__()
@@ -146,7 +164,9 @@ class NarrowReset(Corridor):
 @pytest.mark.parametrize(
     ("made", "message"),
     [
-        (Several, "step 0.*not as its spaces say: The truth value"),
+        (Several, "step 0.*not as its spaces say: ValueError.*The truth value"),
+        (Attached, "step 0.*not as its spaces say: RuntimeError"),
+        (Endless, "step 0.*not as its spaces say: OverflowError"),
         (OldReset, r"step 0.*reset must answer \(observation, info\), got array"),
     ],
 )
@@ -197,7 +217,7 @@ class WideStart(Corridor):
 )
 def test_first_observations_that_are_wrong_stop_the_agent(made, message):
     worlds = [fs.GymWorld(Corridor), fs.GymWorld(made)]
-    with pytest.warns(RuntimeWarning, match=f"agent 1 of run 0 stopped at step 7.*{message}"):
+    with pytest.warns(RuntimeWarning, match=f"agent 1 of run 0 stopped at step 8.*{message}"):
         history = algorithm().train(fs.GymFleet(worlds, 0.5, processes=0), 300, runs=1)
     assert history.data.episodes.sum("bin").values.tolist() == [[300, 8]]
     assert float(history.final.max()) == pytest.approx(1.0, abs=1e-6)
@@ -393,3 +413,72 @@ def test_engines_and_worlds_must_fit():
         algorithm().train(fs.control.fleet("CartPole", 1), 10, engine="gym")
     with pytest.raises(ValueError, match=r"observations \[1, 3\] have no bounds"):
         algorithm().train(fs.GymFleet([fs.GymWorld("CartPole-v1")]), 10)
+
+
+@pytest.mark.parametrize("sync_every", [30, 31, None])
+def test_who_learned_nothing_is_in_no_average(sync_every):
+    worlds = [fs.GymWorld(Corridor, fails_at=1), fs.GymWorld(Corridor)]
+    algo = fs.FedSARSA(fs.TileCoding(1, 1), fs.Greedy(), 1.0, sync_every)
+    with pytest.warns(RuntimeWarning, match="agent 0 of run 0 stopped at step 0"):
+        history = algo.train(fs.GymFleet(worlds, 0.5, processes=0), 30, runs=1)
+    assert float(history.final.max()) == 1.0
+
+
+def test_an_incomplete_round_averages_those_who_learned_in_it():
+    """Agent 0 stops in the first round, with 1 - 0.9**7; agent 1 takes four steps in the second."""
+    worlds = [fs.GymWorld(Corridor, fails_at=8), fs.GymWorld(Corridor)]
+    with pytest.warns(RuntimeWarning, match="agent 0 of run 0 stopped at step 7"):
+        history = algorithm().train(fs.GymFleet(worlds, 0.5, processes=0), 14, runs=1)
+    mean = 1 - (0.9**7 + 0.9**10) / 2
+    assert float(history.final.max()) == pytest.approx(1 - (1 - mean) * 0.9**4, rel=1e-12)
+
+
+@pytest.mark.parametrize("steps", [1, 2])
+def test_the_last_step_before_a_reset_that_fails_counts(steps):
+    worlds = [fs.GymWorld(Corridor, no_reset_after=steps), fs.GymWorld(Corridor)]
+    algo = fs.FedSARSA(fs.TileCoding(1, 1), fs.Greedy(), 1.0, 5)
+    with pytest.warns(RuntimeWarning, match=f"agent 0 of run 0 stopped at step {steps}"):
+        history = algo.train(fs.GymFleet(worlds, 0.5, processes=0), 5, runs=1)
+    assert float(history.final.max()) == 1.0
+
+
+class Changing(gym.Env):
+    """The reward is the action, which it halves in place afterwards."""
+
+    observation_space = gym.spaces.Box(-1.0, 1.0, (1,))
+    action_space = gym.spaces.Box(0.0, 1.0, (1,))
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        reward = float(action[0])
+        action *= 0.5
+        return np.zeros(1, np.float32), reward, True, False, {}
+
+
+@pytest.mark.parametrize("processes", [0, 1])
+def test_environments_may_change_the_action_they_get(processes):
+    algo = fs.FedSARSA(fs.TileCoding(1, 1), fs.FixedPolicy(1), 0.5, 10, actions=fs.GridActions(2))
+    fleet = fs.GymFleet([fs.GymWorld(Changing)], 0.5, processes=processes)
+    history = algo.train(fleet, 20, runs=1)
+    assert float(history.data.returns.sum()) == 20.0
+    assert (fs.rollouts(fleet, algo, history.final[0], episodes=5).returns == 1.0).all()
+
+
+def test_environments_that_are_slow_can_be_interrupted(tmp_path):
+    """A look at the keyboard comes after the first step, whatever a step costs."""
+
+    class Pressed(Corridor):
+        def step(self, action):
+            if self.t == 0:
+                signal.raise_signal(signal.SIGINT)
+            return super().step(action)
+
+    path = tmp_path / "checkpoint.nc"
+    with pytest.raises(KeyboardInterrupt, match="interrupted after 1 of 5000 steps"):
+        algorithm().train(
+            fs.GymFleet([fs.GymWorld(Pressed)], 0.5, processes=0), 5000, runs=1, checkpoint=path
+        )
+    assert path.exists()

@@ -7,7 +7,7 @@ import pytest
 import fedsarsa as fs
 
 LENGTH = 3
-CLOSED = []
+CLOSED, STEPPED = [], []
 
 
 class Walk(gym.Env):
@@ -31,7 +31,9 @@ class Walk(gym.Env):
 class Walks(gym.vector.VectorEnv):
     """The same as a vector environment; it may raise, or lose a reward, at a step."""
 
-    def __init__(self, num_envs, terminates=True, fails_at=None, lost_at=None, mode="NEXT_STEP"):
+    def __init__(
+        self, num_envs, terminates=True, fails_at=None, lost_at=None, mode="NEXT_STEP", reset_rows=None
+    ):
         self.num_envs = num_envs
         self.metadata = {"autoreset_mode": getattr(gym.vector.AutoresetMode, mode)}
         self.single_observation_space = gym.spaces.Discrete(LENGTH + 1)
@@ -39,13 +41,17 @@ class Walks(gym.vector.VectorEnv):
         self.observation_space = gym.spaces.MultiDiscrete([LENGTH + 1] * num_envs)
         self.action_space = gym.spaces.MultiDiscrete([1] * num_envs)
         self.terminates, self.fails_at, self.lost_at, self.t = terminates, fails_at, lost_at, 0
+        self.reset_rows = num_envs if reset_rows is None else reset_rows
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
         self.state = np.zeros(self.num_envs, np.int64)
-        return self.state.copy(), {}
+        if self.reset_rows == 0:
+            raise OSError("the motor is stuck")
+        return self.state[: self.reset_rows].copy(), {}
 
     def step(self, actions):
+        STEPPED.append(self)
         assert self.action_space.contains(actions)
         self.t += 1
         if self.t == self.fails_at:
@@ -115,6 +121,23 @@ def test_a_vector_that_raises_stops_all_its_agents():
     assert float(history.final.max()) > 0.3
 
 
+@pytest.mark.parametrize(
+    ("rows", "message"), [(0, "the motor is stuck"), (1, "must answer as many rows, got 1")]
+)
+def test_a_vector_that_does_not_reset_stops_its_agents(rows, message):
+    with pytest.warns(RuntimeWarning, match=message):
+        history = algorithm().train(walks(2, reset_rows=rows), 50, runs=1)
+    assert history.data.stopped_at.values.tolist() == [[0, 0]]
+    assert len(history.settings["stopped"]) == 2
+
+
+def test_a_vector_whose_agents_have_stopped_is_not_stepped():
+    STEPPED.clear()
+    with pytest.warns(RuntimeWarning, match="stopped at step 19"):
+        algorithm().train(walks(2, fails_at=20), 1000, runs=1)
+    assert len(STEPPED) == 20
+
+
 def test_an_agent_of_a_vector_stops_alone():
     with pytest.warns(RuntimeWarning, match="agent 0 of run 0 stopped at step 8.*reward must be finite"):
         history = algorithm().train(walks(2, lost_at=9), 400, runs=1)
@@ -151,9 +174,13 @@ def test_the_seed_decides():
     [
         (
             lambda: fs.GymFleet([fs.GymWorld("MountainCar-v0")], vector=True),
-            "MountainCar-v0 is no registered",
+            "MountainCar-v0 offers none",
         ),
-        (lambda: fs.GymFleet([fs.GymWorld(Walk)], vector=True), "Walk is no registered environment"),
+        (
+            lambda: fs.GymFleet([fs.GymWorld("nowhere:Walk-v0")], vector=True),
+            "nowhere:Walk-v0.*cannot be made",
+        ),
+        (lambda: fs.GymFleet([fs.GymWorld(Walk)], vector=True), "Walk is no registered id"),
         (
             lambda: fs.GymFleet([fs.GymWorld("CartPole-v1")], processes=2, vector=True),
             "processes must be None",

@@ -44,7 +44,7 @@ class Episodes:
     clipped : (R, N)
         Observations that were outside the features' bounds.
     stopped_at : (R, N)
-        Step at which an agent's environment failed, and the agent stopped; -1 otherwise.
+        Number of steps after which an agent stopped, as its environment failed; -1 otherwise.
     episodes, returns, lengths : (R, N, bins)
         Number, summed return and summed length of the episodes that ended in each bin of time.
     """
@@ -64,6 +64,14 @@ class Episodes:
     episodes: Integers
     returns: Floats
     lengths: Integers
+
+    def taught(self, begun: int) -> NDArray[np.bool]:
+        """Whose parameters count at the server, (R, N): agents that have not stopped up to step ``begun``.
+
+        An agent that stops brings what it has learned in that round into one more average.
+        """
+        taught: NDArray[np.bool] = (self.stopped_at == RUNNING) | (self.stopped_at > begun)
+        return taught
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

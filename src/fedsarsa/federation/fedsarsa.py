@@ -265,7 +265,7 @@ def _history(
     every = problem.sync_every
     whole = every is not None and problem.steps % every == 0
     with np.errstate(over="ignore"):
-        final = state.central if whole else state.theta.mean(axis=1)
+        final = state.central if whole else _plain_average(problem, state)
     stride = 1 if every is None else every * record_every
     t = stride * np.arange(records.central.shape[1])
     averaged = _averaged(problem, state, final)
@@ -291,6 +291,22 @@ def _history(
         "settings": json.dumps(settings),
     }
     return History(xr.Dataset(variables, coords={"run": np.arange(problem.runs), "t": t}, attrs=attributes))
+
+
+def _plain_average(problem: Problem, state: State) -> Floats:
+    """The mean (R, d) of what agents have learned at the end of an incomplete round."""
+    if state.episodes is None:
+        mean: Floats = state.theta.mean(axis=1)
+        return mean
+    begun = 0 if problem.sync_every is None else problem.steps - problem.steps % problem.sync_every
+    taught = state.episodes.taught(begun)
+    # Where nobody has, the server's parameter stays.
+    return np.stack(
+        [
+            own[who].mean(axis=0) if who.any() else before
+            for own, who, before in zip(state.theta, taught, state.central, strict=True)
+        ]
+    )
 
 
 @np.errstate(over="ignore", invalid="ignore")  # what overflows is reported as failed

@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from copy import copy
 from dataclasses import replace
 from typing import Any
 
@@ -172,7 +173,7 @@ class Player:
         """What to give to the environment: one of ``actions``, or a number."""
         chosen, number = self.choose(observation)
         if actions is not None:
-            return actions[chosen]
+            return copy(actions[chosen])  # environments may change what they get
         return np.clip(np.full(space.shape, number, space.dtype), space.low, space.high)
 
 

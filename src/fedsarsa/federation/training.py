@@ -18,7 +18,8 @@ from fedsarsa.federation.progress import Progress, reporting
 
 CHECKPOINT_SECONDS = 60.0
 STRETCH_SECONDS = 0.25  # between two looks at progress, interrupts and checkpoints
-FIRST_STRETCH = 100_000  # agent-steps, before it is known how long they take
+FIRST_STRETCH = 100_000  # agent-steps of compiled worlds, before it is known how long they take
+FIRST_STEPS = 1  # of environments, which may take seconds each
 STRETCH_NUMBERS = 4_000_000  # numbers a stretch may hold: 32 MB
 
 
@@ -43,7 +44,8 @@ def train(
     else:
         engine.start(state)
         records.central[:, 0], records.drift[:, 0] = state.central, np.nan
-    saved, stretch = time.monotonic(), max(1, FIRST_STRETCH // (problem.agents * problem.runs))
+    first = FIRST_STEPS if engine.name == "gym" else FIRST_STRETCH // (problem.agents * problem.runs)
+    saved, stretch = time.monotonic(), max(1, first)
     with held_interrupt() as interrupted, reporting(problem, state.t, progress) as report:
         while state.t < problem.steps and not interrupted.is_set():
             begun = time.monotonic()

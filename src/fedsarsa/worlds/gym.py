@@ -61,11 +61,12 @@ class GymWorld:
         """A vector environment of ``count`` of them, where there is one; whoever makes it closes it."""
         from fedsarsa.worlds._gymnasium import gymnasium
 
-        if not isinstance(self.make_env, str) or gymnasium.spec(self.make_env).vector_entry_point is None:
-            raise ValueError(
-                f"vector must be False: {self.label} is no registered environment with a vector_entry_point"
-            )
-        made = gymnasium.make_vec(self.make_env, count, "vector_entry_point", **self.options)
+        if not isinstance(self.make_env, str):
+            raise ValueError(f"vector must be False: {self.label} is no registered id")
+        try:
+            made = gymnasium.make_vec(self.make_env, count, "vector_entry_point", **self.options)
+        except (gymnasium.error.Error, ImportError, ValueError) as error:
+            raise ValueError(f"vector must be False: {self.label} offers none: {error}") from error
         mode = made.metadata.get("autoreset_mode")
         if mode is not gymnasium.vector.AutoresetMode.NEXT_STEP:
             made.close()

@@ -17,6 +17,7 @@ from fedsarsa.federation.engines import gym_lanes
 from fedsarsa.federation.engines.compiled import announced, available_cores
 from fedsarsa.federation.engines.gym_lanes import (
     BROKEN,
+    LOST,
     OVERFLOWN,
     RUNNING_ON,
     STOPPED,
@@ -95,8 +96,8 @@ class GymEngine:
             return False
         try:
             rows[lane, : self.observed] = self._flattened(answer)
-        except (TypeError, ValueError) as error:
-            why = f"reset answered {answer!r}, which is not as its space says: {error}"
+        except Exception as error:  # whatever its conversion to numbers raises
+            why = f"reset answered {answer!r:.1000}, which is not as its space says: {error!r}"
             self._stop(state, lane, t, why)
             return False
         return True
@@ -112,9 +113,11 @@ class GymEngine:
         gym_lanes.begin(self.model, flock, theta, which, agents, first_agent, self.seed, U64(t), self.desk)
 
     def _stop(self, state: State, lane: int, t: int, why: str) -> None:
-        """Stop an agent whose environment failed, and say so."""
+        """Stop an agent whose environment failed after ``t`` steps, and say so, once."""
         run, agent = divmod(lane, self.problem.agents)
         step = 0 if t == random.START else t
+        if _held(state).stopped_at[run, agent] != RUNNING:
+            return
         _held(state).stopped_at[run, agent] = step
         self.stale = True
         where = self.fleet[agent].label
@@ -190,6 +193,8 @@ class GymEngine:
         if self.stale:
             self._list_lanes(state)
         lanes, rewards, ends, seen = self.lanes, self.rewards, self.ends, self.seen
+        if not lanes:
+            return
         several, expected = self.observed > 1, self.observed if self.flat else None
         ended: list[int] = []
         for lane, answer in zip(lanes, self.stepper.step(lanes, self.answer(flock, lanes)), strict=True):
@@ -203,9 +208,9 @@ class GymEngine:
                     ended.append(lane)
                 else:
                     ends[lane] = RUNNING_ON
-            except (TypeError, ValueError) as error:
+            except Exception as error:  # whatever the answer's own conversion to numbers raises
                 failure = type(answer) is Failure
-                why = f"step answered {answer!r}, which is not as its spaces say: {error}"
+                why = f"step answered {answer!r:.1000}, which is not as its spaces say: {error!r}"
                 self._stop(state, lane, t, answer.report if failure else why)
                 ends[lane] = STOPPED
         begun: list[int] = []
@@ -253,7 +258,7 @@ class GymEngine:
                 self.waiting.append(lane)
                 self.begins[lane] = False
             else:
-                self.begins[lane] = self._place(state, lane, t, self.first, answer)
+                self.begins[lane] = self._place(state, lane, t + 1, self.first, answer)
 
     def _list_lanes(self, state: State) -> None:
         """The lanes that still learn."""
@@ -270,17 +275,15 @@ class GymEngine:
             else:
                 got = f"reward must be finite, got {self.rewards[lane]}"
             self._stop(state, lane, t, got)
+        for lane in np.flatnonzero(self.ends == LOST).tolist():
+            self._stop(state, lane, t + 1, f"observation must be finite, got {self.seen[lane].tolist()}")
         failed = (self.ends == OVERFLOWN).reshape(self.problem.runs, -1).any(axis=1)
         self._fail(state, failed, t)
 
     def _weights(self, state: State, t: int) -> Floats:
-        """The server's weights (R, N) after step ``t``; zero for a run in which nobody learned.
-
-        An agent that stopped brings what it had learned into the average of that round, and then no more.
-        """
+        """The server's weights (R, N) after step ``t``; zero for a run in which nobody learned."""
         begun = t - t % self.problem.sync_every if self.problem.sync_every is not None else 0
-        stopped = _held(state).stopped_at
-        learned = (stopped == RUNNING) | (stopped > begun)
+        learned = _held(state).taught(begun)
         weights = np.where(learned, self.problem.weights, 0.0)
         total = weights.sum(axis=1, keepdims=True)
         shared = np.divide(weights, total, out=np.zeros_like(weights), where=total > 0)
@@ -330,7 +333,8 @@ def _answering(problem: EpisodicProblem, fleet: GymFleet) -> Any:
         held = flock.actions.tolist()
         return [actions[held[lane]] for lane in lanes]
 
-    return answer
+    # Copies of arrays: environments may change the action that they get.
+    return answer if isinstance(actions[0], int) else lambda *held: [one.copy() for one in answer(*held)]
 
 
 def _held(state: State) -> Episodes:

@@ -12,8 +12,8 @@ from fedsarsa.learning.boxes import Integers
 from fedsarsa.learning.episodic_layout import Desk, Flock, Model
 
 # What became of a lane's step: no step, then what its environment reported, then what ``learn`` found:
-# an answer that is not finite, parameters that are not.
-STOPPED, RUNNING_ON, TRUNCATED, TERMINATED, BROKEN, OVERFLOWN = range(6)
+# an answer that is not finite, parameters that are not, a first observation that is not.
+STOPPED, RUNNING_ON, TRUNCATED, TERMINATED, BROKEN, OVERFLOWN, LOST = range(7)
 
 
 @kernel
@@ -103,6 +103,6 @@ def learn(
                 if finite:
                     episodic.begin(model, flock, lane, theta[lane], seed, run, agent, U64(t), desk)
                 else:
-                    ends[lane] = BROKEN
+                    ends[lane] = LOST
                     unsound += 1
     return unsound

@@ -42,7 +42,8 @@ class Vectors:
         for environment, group in zip(self.environments, self.groups, strict=True):
             chosen = next((seed_of[lane] for lane in group if lane in seed_of), None)
             try:
-                answers.append(environment.reset(seed=chosen)[0])
+                rows, _ = environment.reset(seed=chosen)
+                answers.append(_each(group, rows))
             except Exception:
                 answers.append(Failure(traceback.format_exc()))
         return [self._part(answers, lane) for lane in lanes]
@@ -53,21 +54,32 @@ class Vectors:
 
     def step(self, lanes: Sequence[int], actions: Sequence[Any]) -> list[Any]:
         """What every agent's environment answered."""
-        for g, group in enumerate(self.groups):
-            self.actions[g] = self.actions[g] or [actions[0]] * len(group)
+        asked = {self.place[lane][0] for lane in lanes}
+        for g in asked:
+            self.actions[g] = self.actions[g] or [actions[0]] * len(self.groups[g])
         for lane, action in zip(lanes, actions, strict=True):
             g, k = self.place[lane]
             self.actions[g][k] = action
-        answers: list[Any] = []
-        for environment, chosen in zip(self.environments, self.actions, strict=True):
+        answers: list[Any] = [None] * len(self.groups)
+        for g in asked:
+            environment = self.environments[g]
             try:
-                *rows, _ = environment.step(np.array(chosen, environment.single_action_space.dtype))
-                answers.append([(*row, None) for row in zip(*rows, strict=True)])
+                chosen = np.array(self.actions[g], environment.single_action_space.dtype)
+                *rows, _ = environment.step(chosen)
+                each = zip(*(_each(self.groups[g], row) for row in rows), strict=True)
+                answers[g] = [(*row, None) for row in each]
             except Exception:
-                answers.append(Failure(traceback.format_exc()))
+                answers[g] = Failure(traceback.format_exc())
         return [self._part(answers, lane) for lane in lanes]
 
     def close(self) -> None:
         """Close all environments."""
         close_all(self.environments)
         self.environments = []
+
+
+def _each(group: list[int], rows: Any) -> Any:
+    """Rows, one for every agent of a group."""
+    if len(rows) != len(group):
+        raise ValueError(f"a vector environment of {len(group)} must answer as many rows, got {len(rows)}")
+    return rows
