@@ -12,9 +12,9 @@ from pydantic import Field, ValidationError
 
 from fedsarsa._checks import Floats
 from fedsarsa.experiments import config as configs
-from fedsarsa.experiments.config import FileFleet, PaperFleet, unless_given
+from fedsarsa.experiments.config import FileFleet, PaperFleet
 from fedsarsa.experiments.continuous import ControlSection, GymSection
-from fedsarsa.experiments.section import Section
+from fedsarsa.experiments.section import Section, unless_given
 from fedsarsa.federation.episodic import EpisodicProblem
 from fedsarsa.federation.fedsarsa import FedSARSA
 from fedsarsa.federation.options import AnyFleet, check_finite

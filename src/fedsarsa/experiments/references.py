@@ -6,14 +6,8 @@ from pathlib import Path
 
 from fedsarsa import theory
 from fedsarsa._checks import Floats
-from fedsarsa.experiments.config import (
-    Config,
-    FeaturesSection,
-    FleetSection,
-    PaperFleet,
-    PolicySection,
-    finite,
-)
+from fedsarsa.experiments.algorithm import FeaturesSection, PolicySection
+from fedsarsa.experiments.config import Config, FleetSection, PaperFleet, finite
 from fedsarsa.federation.fedsarsa import FedSARSA
 from fedsarsa.learning.policies import EpsilonGreedy, Greedy
 from fedsarsa.learning.step_sizes import LinearDecay

@@ -1,6 +1,6 @@
 """What every section of a configuration has in common."""
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict
 
 
 class Section(BaseModel):
@@ -10,3 +10,8 @@ class Section(BaseModel):
 
     def __hash__(self) -> int:
         return hash(self.model_dump_json())  # fields may hold lists and tables, which have no hash
+
+
+def unless_given(kind: str) -> BeforeValidator:
+    """Take a table without a ``kind`` for one of this kind."""
+    return BeforeValidator(lambda value: {"kind": kind} | value if isinstance(value, dict) else value)
