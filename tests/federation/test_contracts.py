@@ -11,6 +11,7 @@ import fedsarsa as fs
 from fedsarsa.federation import engines
 from fedsarsa.federation.problem import first_state
 from fedsarsa.worlds.control import WORLDS
+from tests.federation.test_control_parity import OPTIONS
 
 FEATURES = [fs.TileCoding(4, 3), fs.TileCoding(4, 6, memory=400), fs.FourierBasis(1), fs.RBF(2)]
 POLICIES = [fs.Softmax(0.5), fs.Greedy(), fs.EpsilonGreedy(0.2), fs.FixedPolicy("uniform")]
@@ -39,7 +40,9 @@ def assert_contract(algo, group, steps, limits, longest):
     # Determinism by seed, and by nothing else.
     assert algo.train(group, steps, RUNS, seed=3).data.equals(data)
     assert not algo.train(group, steps, RUNS, seed=4).data.equals(data)
-    # Bounds: what the world can show is inside them, except where nothing holds it.
+    # Bounds, of which infinite ones would say nothing.
+    assert np.isfinite(limits).all()
+    assert data.clipped.sum() == 0
     state = first_state(problem, np.zeros(dim))
     size = limits.shape[2]
     with engines.closing(engines.build(engines.resolve("auto", group), problem, 1)) as engine:
@@ -70,7 +73,12 @@ def assert_contract(algo, group, steps, limits, longest):
 def test_every_control_world(name, actions, features, policy):
     group = fs.control.fleet(name, AGENTS, spread=0.2, time_limit=60)
     algo = fs.FedSARSA(features, policy, 0.2, 50, actions=actions)
-    assert_contract(algo, group, 250, np.array([world.space for world in group]), 60)
+    assert_contract(algo, group, 250, limits_of(group), 60)
+
+
+def limits_of(group):
+    """Limits of what agents hold between steps; CartPole's poles fall before speeds pass theirs."""
+    return np.array([world.bounds for world in group])
 
 
 # First states that are not random: the environments draw them with a generator of their own. Environments of
@@ -93,15 +101,30 @@ def test_every_control_world_as_an_environment_of_gymnasium(name, actions, featu
         features = replace(features, bounds=group.bounds)
     algo = fs.FedSARSA(features, policy, 0.2, 20, actions=actions)
     gyms = fs.GymFleet([fs.GymWorld(world.to_gymnasium) for world in group], processes=0)
-    history = assert_contract(algo, gyms, 100, np.array([world.space for world in group]), 25)
-    # Both engines give the same training.
-    compiled = algo.train(group, 100, RUNS, seed=3)
-    for one in ("central", "local", "final"):
-        np.testing.assert_allclose(history.data[one], compiled.data[one], rtol=0, atol=1e-12)
-    for one in ("returns", "drift"):
-        np.testing.assert_allclose(history.data[one], compiled.data[one], rtol=1e-10, atol=1e-12)
+    history = assert_contract(algo, gyms, 100, limits_of(group), 25)
+    assert_same_training(history, algo.train(group, 100, RUNS, seed=3))
+
+
+def assert_same_training(history, other):
+    """Both engines give the same training."""
+    assert set(history.data) == set(other.data)
+    for one in {"central", "local", "final", "averaged"} & set(other.data):
+        np.testing.assert_allclose(history.data[one], other.data[one], rtol=0, atol=1e-12)
+    np.testing.assert_allclose(history.data.returns, other.data.returns, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(history.drift, other.drift, rtol=1e-10, atol=1e-14)
     for one in ("episodes", "lengths", "clipped"):
-        np.testing.assert_array_equal(history.data[one], compiled.data[one])
+        np.testing.assert_array_equal(history.data[one], other.data[one])
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_every_option_in_environments_of_gymnasium(options):
+    group = fs.control.fleet("CartPole", AGENTS, spread=0.3, time_limit=15, **STILL["CartPole"])
+    features = fs.TileCoding(4, 3, bounds=group.bounds)
+    settings = {"features": features, "policy": fs.Softmax(0.5), "step_size": 0.2, "sync_every": 7} | options
+    algo = fs.FedSARSA(**settings)
+    gyms = fs.GymFleet([fs.GymWorld(world.to_gymnasium) for world in group], processes=0)
+    history = algo.train(gyms, 60, RUNS, seed=5)
+    assert_same_training(history, algo.train(group, 60, RUNS, seed=5, engine="reference"))
 
 
 class Lottery(gym.Env):
@@ -145,5 +168,4 @@ def test_every_space_of_gymnasium(kind, features, policy):
         with pytest.raises(ValueError, match="features must be TileCoding, FourierBasis or RBF"):
             algo.train(group, 60, RUNS)
         return
-    history = assert_contract(algo, group, 60, np.array([group.bounds] * AGENTS), 15)
-    assert history.data.clipped.sum() == 0
+    assert_contract(algo, group, 60, np.array([group.bounds] * AGENTS), 15)

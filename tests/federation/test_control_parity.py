@@ -80,6 +80,7 @@ OPTIONS = [
     {"radius": 0.3},
     {"step_size": [0.1, 0.2, fs.LinearDecay(3.0, 9.0)]},
     {"step_size": fs.LinearDecay(3.0, 9.0)},
+    {"step_size": fs.PiecewiseDecay([0.3, 0.1], [20])},
     {"step_size": fs.LinearDecay(3.0, 9.0), "trace_decay": 0.5},
     {"weights": [0.2, 0.5, 0.3]},
     {"sync_every": None},

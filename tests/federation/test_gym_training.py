@@ -67,11 +67,52 @@ def test_termination_and_truncation_have_different_fixed_points():
     assert values == pytest.approx([1.0, 2.0], abs=1e-6)
 
 
+class Walk(gym.Env):
+    """Places in a fixed order, the first one twice; the end is a termination or a truncation."""
+
+    observation_space, action_space = gym.spaces.Discrete(4), gym.spaces.Discrete(1)
+    places, rewards = (0, 1, 0, 2, 3), (1.0, -2.0, 4.0, 8.0)
+
+    def __init__(self, terminates):
+        self.terminates = terminates
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.t = 0
+        return self.places[0], {}
+
+    def step(self, action):
+        self.t += 1
+        over = self.t == len(self.rewards)
+        ends = over and self.terminates, over and not self.terminates
+        return self.places[self.t], self.rewards[self.t - 1], *ends, {}
+
+
+def slow_sarsa(terminates, trace_decay, traces, discount=0.9, step_size=0.3, episodes=2):
+    """The values of the places after some walks."""
+    values = [0.0] * 4
+    for _ in range(episodes):
+        trace = [0.0] * 4
+        for t, reward in enumerate(Walk.rewards):
+            here, ahead = Walk.places[t], Walk.places[t + 1]
+            over = terminates and t + 1 == len(Walk.rewards)
+            error = reward + (0.0 if over else discount * values[ahead]) - values[here]
+            trace = [discount * trace_decay * one for one in trace]
+            trace[here] = 1.0 if traces == "replacing" else trace[here] + 1.0
+            values = [value + step_size * error * one for value, one in zip(values, trace, strict=True)]
+    return values
+
+
+@pytest.mark.parametrize("terminates", [True, False])
+@pytest.mark.parametrize("traces", ["accumulating", "replacing"])
 @pytest.mark.parametrize("trace_decay", [0.5, 1.0])
-def test_traces_end_with_the_episode(trace_decay):
-    fleet = fs.GymFleet([fs.GymWorld(Corridor)], discount=0.5)
-    history = algorithm(trace_decay=trace_decay).train(fleet, 400, runs=1)
-    assert float(history.final.max()) == pytest.approx(1.0, abs=1e-6)
+def test_traces_end_with_the_episode(trace_decay, traces, terminates):
+    fleet = fs.GymFleet([fs.GymWorld(Walk, terminates=terminates)], discount=0.9, processes=0)
+    algo = fs.FedSARSA(fs.OneHot(), fs.Greedy(), 0.3, None, trace_decay=trace_decay, traces=traces)
+    history = algo.train(fleet, 8, runs=1)
+    assert history.data.episodes.sum() == 2
+    expected = slow_sarsa(terminates, trace_decay, traces)
+    np.testing.assert_allclose(history.final[0, :4], expected, rtol=0, atol=1e-12)
 
 
 def test_seeds_depend_on_seed_run_and_agent():
@@ -341,27 +382,6 @@ def test_slow_environments_get_processes(monkeypatch):
     quick = stepping.stepper([fs.GymWorld(Corridor)] * 4, None, cores=2)
     assert isinstance(quick, stepping.Here)
     quick.close()
-
-
-def test_the_learning_is_that_of_control_worlds():
-    # The same first states and no noise: the two engines must then give the same parameters.
-    algo = fs.FedSARSA(fs.TileCoding(4, 3, bounds=BOUNDS), fs.Softmax(0.5), 0.2, 8, expected=True)
-    worlds = [fs.control.CartPole(start=0.0, length=length) for length in (0.4, 0.6)]
-    control = algo.train(fs.control.ControlFleet(worlds), 300, runs=2, seed=3)
-    gyms = [fs.GymWorld(world.to_gymnasium) for world in worlds]
-    trained = algo.train(fs.GymFleet(gyms), 300, runs=2, seed=3)
-    np.testing.assert_allclose(trained.central, control.central, rtol=0, atol=1e-12)
-    np.testing.assert_allclose(trained.local, control.local, rtol=0, atol=1e-12)
-    np.testing.assert_allclose(trained.drift, control.drift, rtol=1e-10, atol=1e-14)
-    assert trained.data.episodes.equals(control.data.episodes)
-
-
-def test_averages_of_linear_decay():
-    algo = fs.FedSARSA(fs.TileCoding(4, 3, bounds=BOUNDS), fs.Softmax(0.5), fs.LinearDecay(3.0, 9.0), 8)
-    worlds = [fs.control.CartPole(start=0.0, length=length) for length in (0.4, 0.6)]
-    control = algo.train(fs.control.ControlFleet(worlds), 100, runs=1)
-    trained = algo.train(fs.GymFleet([fs.GymWorld(world.to_gymnasium) for world in worlds]), 100, runs=1)
-    np.testing.assert_allclose(trained.averaged, control.averaged, rtol=0, atol=1e-12)
 
 
 def test_one_hot_features_of_discrete_observations():
