@@ -1,5 +1,6 @@
 """Trainings in environments of Gymnasium that go on from files."""
 
+from dataclasses import replace
 from functools import partial
 
 import gymnasium as gym
@@ -13,13 +14,13 @@ STEPS = 600
 
 
 class Line(gym.Env):
-    """Walk along ten places; an episode takes ten steps."""
+    """Walk along ten places; an episode takes ten steps, or as many as said."""
 
     observation_space = gym.spaces.Box(0.0, 1.0, (1,))
     action_space = gym.spaces.Discrete(2)
 
-    def __init__(self, fails_at=None, reward=1.0):
-        self.fails_at, self.reward, self.t = fails_at, reward, 0
+    def __init__(self, fails_at=None, reward=1.0, length=10):
+        self.fails_at, self.reward, self.length, self.t = fails_at, reward, length, 0
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
@@ -31,7 +32,7 @@ class Line(gym.Env):
         if self.t == self.fails_at:
             raise OSError("the cable came off" * 10_000)
         walked = self.t - self.began
-        return np.full(1, walked / 10, np.float32), self.reward, walked == 10, False, {}
+        return np.full(1, walked / 10, np.float32), self.reward, walked == self.length, False, {}
 
 
 def other_line(**options):
@@ -78,6 +79,24 @@ def test_a_training_goes_on_where_an_episode_had_ended(interrupted, trace_decay)
     assert algo.train(group, STEPS, runs=1, checkpoint=path).data.equals(
         algo.train(group, STEPS, runs=1).data
     )
+
+
+@pytest.mark.parametrize("traces", ["accumulating", "replacing"])
+def test_a_training_goes_on_with_new_episodes(interrupted, traces):
+    # Step 200 is the fourth of an episode of seven steps. That episode is lost, and nothing of it goes on.
+    algo = replace(algorithm(trace_decay=0.9, traces=traces), policy=fs.FixedPolicy(0))
+    group = fleet(fs.GymWorld(Line, length=7), fs.GymWorld(Line, length=7, reward=2.0))
+    path = interrupted(algo, group)
+    resumed = algo.train(group, STEPS, runs=1, checkpoint=path)
+    episodes = resumed.data.episodes
+    assert episodes.sum("bin").values.tolist() == [[28 + 57] * 2]  # in 200 and in 400 steps
+    np.testing.assert_array_equal(resumed.data.lengths, 7 * episodes)
+    np.testing.assert_array_equal(resumed.data.returns[:, 0], 7 * episodes[:, 0])
+    np.testing.assert_array_equal(resumed.data.returns[:, 1], 14 * episodes[:, 1])
+    # As a training that begins there: at step 200 all agents had just got the central parameter.
+    anew = algo.train(group, STEPS - 200, runs=1, theta0=resumed.central.sel(t=200)[0])
+    np.testing.assert_array_equal(resumed.central.sel(t=slice(200, None)), anew.central)
+    np.testing.assert_array_equal(resumed.local, anew.local)
 
 
 def test_reports_and_stopped_agents_go_on(interrupted):
