@@ -135,6 +135,30 @@ class Faulty(gym.Env):
         return self.wrong
 
 
+class Rising(Faulty):
+    """One step an episode; returns are 1, 2, 3, ... times a number."""
+
+    def __init__(self, scale):
+        super().__init__()
+        self.scale = scale
+
+    def step(self, action):
+        self.t += 1
+        return np.zeros(1, np.float32), self.scale * self.t, True, False, {}
+
+
+def test_margins_are_those_of_student():
+    fleet = fs.GymFleet([fs.GymWorld(Rising, scale=scale) for scale in (1.0, 10.0, 0.0)], 0.9)
+    algo = fs.FedSARSA(fs.TileCoding(1, 1), fs.Greedy())
+    played = fs.rollouts(fleet, algo, np.zeros(4), 4)
+    np.testing.assert_array_equal(played.returns[0], [1.0, 2.0, 3.0, 4.0])
+    np.testing.assert_array_equal(played.mean_return, [2.5, 25.0, 0.0])
+    # The 97.5% point of Student's t with three degrees of freedom; the variance of 1, 2, 3, 4 is 5 / 3.
+    margin = 3.182446305 * np.sqrt(5 / 3) / np.sqrt(4)
+    np.testing.assert_allclose(played.margin, [margin, 10 * margin, 0.0], rtol=1e-9)
+    assert np.isnan(fs.rollouts(fleet, algo, np.zeros(4), 1).margin).all()  # one episode shows no spread
+
+
 SEEN = np.zeros(1, np.float32)
 
 
