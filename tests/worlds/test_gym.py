@@ -122,6 +122,28 @@ def test_frozen_lake_is_the_mdp_in_its_table():
     assert absorbing.reward[goal].tolist() == np.zeros((4, 16)).tolist()
 
 
+def test_chances_and_mean_rewards_are_those_of_the_table():
+    lake = fs.GymWorld("FrozenLake-v1", success_rate=0.8, reward_schedule=(10, -5, -1)).to_finite(0.9)
+    left, right = 0, 2
+    # In the corner, "left" stays, and slips against the other wall or down.
+    np.testing.assert_allclose(lake.transition[left, 0, [0, 4]], [0.9, 0.1], rtol=1e-12)
+    # Below it, "right" falls into a hole and begins anew in the corner, or slips there or down.
+    np.testing.assert_allclose(lake.transition[right, 4, [0, 8]], [0.9, 0.1], rtol=1e-12)
+    np.testing.assert_allclose(lake.reward[4, right, [0, 8]], [(0.8 * -5 + 0.1 * -1) / 0.9, -1.0], rtol=1e-12)
+    # Beside the goal: there, up, or against the wall.
+    np.testing.assert_allclose(lake.transition[right, 14, [0, 10, 14]], [0.8, 0.1, 0.1], rtol=1e-12)
+    np.testing.assert_allclose(lake.reward[14, right, [0, 10, 14]], [10.0, -1.0, -1.0], rtol=1e-12)
+
+    taxi = fs.GymWorld("Taxi-v4", is_rainy=True, rainy_probability=0.7).to_finite(0.9)
+
+    def at(row, column):
+        return ((5 * row + column) * 5 + 1) * 4 + 2  # the passenger waits at place 1 to go to place 2
+
+    # From the middle "south" goes there, east or west.
+    onward = [at(3, 2), at(2, 3), at(2, 1)]
+    np.testing.assert_allclose(taxi.transition[0, at(2, 2), onward], [0.7, 0.15, 0.15], rtol=1e-12)
+
+
 @pytest.mark.parametrize("name", ["FrozenLake-v1", "CliffWalking-v1", "Taxi-v4"])
 def test_rollouts_agree_with_the_tables(name):
     world = fs.GymWorld(name)
