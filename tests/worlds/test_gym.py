@@ -48,6 +48,16 @@ def test_bounds_may_differ():
     assert fleet.action_bounds == (-1.0, 1.0)
 
 
+def test_numbers_that_never_change_need_bounds_of_features_only():
+    boxes = [gym.spaces.Box(np.zeros(2), np.array([high, 0.0]), dtype=np.float64) for high in (1.0, 2.0)]
+    fleet = fs.GymFleet([fs.GymWorld(Odd, observation=box) for box in boxes])
+    assert fleet.bounds == ((0.0, 0.0), (2.0, 0.0))
+    with pytest.raises(ValueError, match=r"observations \[1\] must have low below high"):
+        fs.FedSARSA(fs.TileCoding(1, 2)).problem(fleet, 1, 1, 0)
+    bounds = ([0.0, -1.0], [2.0, 1.0])
+    assert fs.FedSARSA(fs.TileCoding(1, 2, bounds)).problem(fleet, 1, 1, 0).features.dim == 27
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -187,6 +197,13 @@ def test_theory_applies_to_toy_text():
 def test_environments_without_tables_are_named():
     with pytest.raises(ValueError, match="CartPole-v1: expected an environment with tables"):
         fs.GymWorld("CartPole-v1").to_finite()
+
+
+def test_what_is_not_in_the_tables_is_refused():
+    with pytest.raises(ValueError, match="is its tables, got fickle_passenger=True"):
+        fs.GymWorld("Taxi-v4", fickle_passenger=True).to_finite()
+    rainy = fs.GymWorld("Taxi-v4", is_rainy=True).to_finite()
+    assert not np.array_equal(rainy.transition, fs.GymWorld("Taxi-v4").to_finite().transition)
 
 
 def test_the_package_imports_without_gymnasium():

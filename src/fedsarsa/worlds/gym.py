@@ -2,7 +2,9 @@
 
 import itertools
 import math
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property, partial
 from typing import Any, NamedTuple, overload
 
@@ -57,6 +59,15 @@ class GymWorld:
             raise TypeError(f"make_env must make a gymnasium.Env, got {made!r}")
         return made
 
+    @contextmanager
+    def opened(self) -> Iterator[Any]:
+        """A new environment, closed in the end."""
+        env = self.make()
+        try:
+            yield env
+        finally:
+            close(env)
+
     def make_vector(self, count: int) -> Any:
         """A vector environment of ``count`` of them, where there is one; whoever makes it closes it."""
         from fedsarsa.worlds._gymnasium import gymnasium
@@ -69,7 +80,7 @@ class GymWorld:
             raise ValueError(f"vector must be False: {self.label} offers none: {error}") from error
         mode = made.metadata.get("autoreset_mode")
         if mode is not gymnasium.vector.AutoresetMode.NEXT_STEP:
-            made.close()
+            close(made)
             raise ValueError(
                 f"vector must be False: {self.label} resets in mode {mode}, NEXT_STEP is expected"
             )
@@ -78,11 +89,8 @@ class GymWorld:
     @cached_property
     def spaces(self) -> Spaces:
         """Observation and action space, checked; one environment is made and closed for it."""
-        env = self.make()
-        try:
+        with self.opened() as env:
             observation, action = env.observation_space, env.action_space
-        finally:
-            env.close()
         return Spaces(_observations(observation, self.label), _actions(action, self.label))
 
     def to_finite(self, discount: float = 0.99, ends: str = tables.RESTART) -> FiniteMDP:
@@ -110,6 +118,14 @@ class GymWorld:
 
     def __repr__(self) -> str:
         return f"GymWorld({self.label})"
+
+
+def close(env: Any) -> None:
+    """Close an environment; one that does not close is warned of, nothing need fail for that."""
+    try:
+        env.close()
+    except Exception as error:
+        warnings.warn(f"{env!r} did not close: {error!r}", RuntimeWarning, stacklevel=2)
 
 
 def _observations(space: Any, label: str) -> Any:
@@ -156,7 +172,7 @@ def _shared(name: str, spaces: list[Any], lower: Any, upper: Any) -> Any:
         return first
     low = lower.reduce([space.low for space in spaces])
     high = upper.reduce([space.high for space in spaces])
-    if not (low < high).all():
+    if not (low <= high).all():
         raise ValueError(f"worlds must share {name}, got bounds that leave nothing in common")
     return type(first)(low, high, dtype=first.dtype)
 
@@ -214,7 +230,7 @@ class GymFleet(Sequence[GymWorld]):
         if self.vector and self.processes:
             raise ValueError(f"processes must be None or 0 with vector=True, got {processes}")
         for world in set(self.worlds) if self.vector else ():
-            world.make_vector(1).close()
+            close(world.make_vector(1))
 
     @property
     def counts(self) -> list[int] | None:

@@ -27,8 +27,7 @@ def finite(world: "GymWorld", discount: float, ends: str) -> FiniteMDP:
     Where one pair of states has several rewards, the world has their mean.
     """
     _checks.choice("ends", ends, (RESTART, ABSORBING))
-    env = world.make()
-    try:
+    with world.opened() as env:
         inner: Any = env.unwrapped
         table, start = getattr(inner, "P", None), getattr(inner, "initial_state_distrib", None)
         if table is None or start is None:
@@ -36,10 +35,13 @@ def finite(world: "GymWorld", discount: float, ends: str) -> FiniteMDP:
                 f"{world.label}: expected an environment with tables P and initial_state_distrib "
                 "(FrozenLake, CliffWalking, Taxi), got one without"
             )
+        if getattr(inner, "fickle_passenger", False):
+            raise ValueError(
+                f"{world.label}: expected an environment that is its tables, got fickle_passenger=True: "
+                "that passengers change their mind is not in Taxi's tables"
+            )
         states, actions = len(table), len(table[0])
         initial = np.asarray(start, dtype=float) / np.sum(start)
-    finally:
-        env.close()
     transition, gained = np.zeros((actions, states, states)), np.zeros((states, actions, states))
     terminal = {s for rows in table.values() for row in rows.values() for _, s, _, over in row if over}
     for s in range(states):

@@ -1,6 +1,7 @@
 """Environments of Gymnasium, stepped here or in processes of their own; closed in any case."""
 
 import multiprocessing
+import random
 import signal
 import time
 import traceback
@@ -8,9 +9,12 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
+from multiprocessing.reduction import ForkingPickler
 from typing import Any, Protocol
 
-from fedsarsa.worlds.gym import GymWorld
+import numpy as np
+
+from fedsarsa.worlds.gym import GymWorld, close
 
 PROBE_STEPS = 20  # steps of an environment that are timed
 SLOW = 200e-6  # seconds per step from which on a process of its own pays
@@ -50,6 +54,11 @@ class Here:
         try:
             for world in worlds:
                 self.environments.append(world.make())
+            if len({id(environment.unwrapped) for environment in self.environments}) < len(worlds):
+                raise ValueError(
+                    "make_env must make a new environment at every call, got one environment for several "
+                    f"agents from {', '.join(dict.fromkeys(world.label for world in worlds))}"
+                )
         except BaseException:
             self.close()
             raise
@@ -87,10 +96,7 @@ class Here:
 def close_all(environments: Sequence[Any]) -> None:
     """Close environments, and warn of those that do not close."""
     for environment in environments:
-        try:
-            environment.close()
-        except Exception as error:
-            warnings.warn(f"{environment!r} did not close: {error!r}", RuntimeWarning, stacklevel=2)
+        close(environment)
 
 
 class Processes:
@@ -102,23 +108,32 @@ class Processes:
         context: Any = multiprocessing.get_context("fork" if "fork" in methods else "spawn")
         self.owner = [lane * count // len(worlds) for lane in range(len(worlds))]
         self.place = [lane - self.owner.index(self.owner[lane]) for lane in range(len(worlds))]
+        self.labels = [world.label for world in worlds]
         self.pipes: list[Any] = []
         self.children: list[Any] = []
+        seed = int(np.random.randint(2**31))  # noqa: NPY002  # whoever seeds that gets the same again
         try:
             for part in range(count):
                 ours, theirs = context.Pipe()
                 own = [world for world, owner in zip(worlds, self.owner, strict=True) if owner == part]
                 self.pipes.append(ours)
-                child = context.Process(target=_serve, args=(theirs, own, self.pipes), daemon=True)
+                child = context.Process(
+                    target=_serve, args=(theirs, own, self.pipes, [seed, part]), daemon=True
+                )
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", DeprecationWarning)  # that threads are not forked
                     child.start()
                 theirs.close()
                 self.children.append(child)
-            for pipe in self.pipes:
-                answer = pipe.recv()
+            for part, pipe in enumerate(self.pipes):
+                try:
+                    answer = pipe.recv()
+                except (EOFError, OSError):
+                    answer = Failure(self._end_of(part))
                 if isinstance(answer, Failure):
-                    raise RuntimeError(f"an environment could not be made:\n{answer.report}")
+                    raise RuntimeError(
+                        f"an environment could not be made ({self._own(part)}):\n{answer.report}"
+                    )
         except BaseException:
             self.close()
             raise
@@ -155,10 +170,20 @@ class Processes:
 
     def _lost(self, part: int, ks: list[int], answers: list[Any]) -> None:
         """Note a process that died under its environments."""
-        child = self.children[part]
-        child.join(1.0)
         for k in ks:
-            answers[k] = Failure(f"the environment's process ended with exit code {child.exitcode}")
+            answers[k] = Failure(self._end_of(part))
+
+    def _end_of(self, part: int) -> str:
+        """What is known of a process that died: not which of its environments ended it."""
+        child, count = self.children[part], self.owner.count(part)
+        child.join(1.0)
+        shared = f"; any of the {count} environments in it may have done that: {self._own(part)}"
+        return f"the environment's process ended with exit code {child.exitcode}{shared if count > 1 else ''}"
+
+    def _own(self, part: int) -> str:
+        """The names of a process's environments, each once."""
+        own = (label for label, owner in zip(self.labels, self.owner, strict=True) if owner == part)
+        return ", ".join(dict.fromkeys(own))
 
     def close(self) -> None:
         """Ask every process to close its environments; end those that do not."""
@@ -176,11 +201,14 @@ class Processes:
         self.pipes, self.children = [], []
 
 
-def _serve(pipe: Connection, worlds: list[GymWorld], others: list[Connection]) -> None:
+def _serve(pipe: Connection, worlds: list[GymWorld], others: list[Connection], seed: list[int]) -> None:
     """A process's work: make environments, answer until told to stop, close.
 
     ``others`` are the parent's ends of all pipes: while a child holds one, no child would see the parent go.
+    ``seed`` is this process's own: forked ones have the parent's random states, all the same.
     """
+    random.seed(repr(seed))
+    np.random.seed(seed)  # noqa: NPY002
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent takes interrupts, between two stretches
     for other in others:
         other.close()
@@ -194,10 +222,11 @@ def _serve(pipe: Connection, worlds: list[GymWorld], others: list[Connection]) -
         while (message := pipe.recv()) is not None:
             what, lanes, arguments = message
             answers = own.reset(lanes, arguments) if what == "reset" else own.step(lanes, arguments)
+            answers = [_without_info(answer) for answer in answers]
             try:
-                pipe.send([_without_info(answer) for answer in answers])
-            except Exception:  # an answer that cannot be pickled
-                pipe.send([Failure(traceback.format_exc())] * len(answers))
+                pipe.send(answers)
+            except Exception:  # an answer that cannot be pickled, whatever its class raised: nothing was sent
+                pipe.send([_sendable(answer) for answer in answers])
     except EOFError:
         pass  # the parent is gone
     finally:
@@ -209,27 +238,40 @@ def _without_info(answer: Any) -> Any:
     return (*answer[:4], None) if isinstance(answer, tuple) and len(answer) == 5 else answer
 
 
+def _sendable(answer: Any) -> Any:
+    """An answer that can be pickled, or why it cannot."""
+    try:
+        ForkingPickler.dumps(answer)
+    except Exception:
+        return Failure(traceback.format_exc(chain=False))
+    return answer
+
+
 def stepper(worlds: Sequence[GymWorld], processes: int | None, cores: int) -> Stepper:
     """Environments of ``worlds``: here, or in processes where they are slow or processes were asked for."""
     count = processes
     if count is None:
-        count = cores if cores > 1 and len(worlds) > 1 and _seconds(worlds[0]) > SLOW else 0
+        count = cores if cores > 1 and len(worlds) > 1 and _slow(worlds) else 0
     return Processes(worlds, min(count, len(worlds))) if count else Here(worlds)
+
+
+def _slow(worlds: Sequence[GymWorld]) -> bool:
+    """Whether a step of any kind of environment is slow; kinds with one name may differ, as lambdas do."""
+    kinds = {(id(world.make_env), world.constructor): world for world in worlds}
+    return any(_seconds(world) > SLOW for world in kinds.values())
 
 
 def _seconds(world: GymWorld) -> float:
     """How long a step takes, with actions drawn at random; 0 if it fails, which training will report."""
-    env = world.make()
-    try:
-        env.reset(seed=0)
-        env.action_space.seed(0)
-        begun = time.perf_counter()
-        for _ in range(PROBE_STEPS):
-            _, _, terminated, truncated, _ = env.step(env.action_space.sample())
-            if terminated or truncated:
-                env.reset()
-        return (time.perf_counter() - begun) / PROBE_STEPS
-    except Exception:
-        return 0.0
-    finally:
-        env.close()
+    with world.opened() as env:
+        try:
+            env.reset(seed=0)
+            env.action_space.seed(0)
+            begun = time.perf_counter()
+            for _ in range(PROBE_STEPS):
+                _, _, terminated, truncated, _ = env.step(env.action_space.sample())
+                if terminated or truncated:
+                    env.reset()
+            return (time.perf_counter() - begun) / PROBE_STEPS
+        except Exception:
+            return 0.0
