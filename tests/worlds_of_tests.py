@@ -1,4 +1,4 @@
-"""Small random worlds for tests."""
+"""Small random worlds for tests, and their features."""
 
 import numpy as np
 
@@ -29,3 +29,11 @@ def fleet(seed=0, agents=3, **options):
 def dense_features(seed, states, actions, dim):
     table = np.random.default_rng(seed).normal(size=(states, actions, dim))
     return fs.TabularFeatures(table, normalise=True)
+
+
+def dense(features, inputs, action):
+    """phi(x, a), (d,), of a map on continuous observations."""
+    phi = np.zeros(features.dim)
+    index, value = features.active(inputs, action)
+    phi[index] = value
+    return phi

@@ -63,6 +63,7 @@ def train(
     from fedsarsa.experiments import config as configs
     from fedsarsa.federation.episodic import EpisodicProblem
     from fedsarsa.federation.training import Interrupted
+    from fedsarsa.learning.boxes import many
     from fedsarsa.learning.tile_coding import Tiles
     from fedsarsa.worlds.fleet import Fleet
 
@@ -80,9 +81,10 @@ def train(
         console.print(str(fleet))
     tiles = problem.features.basis if isinstance(problem, EpisodicProblem) else None
     if isinstance(tiles, Tiles) and tiles.slots:
+        sharing = tiles.collisions()["sharing"]
         console.print(
-            "hashing: {sharing:.1%} of the {tiles:.0f} tiles of a grid share a parameter with others, in "
-            "{slots:.0f} slots".format(**tiles.collisions())
+            f"hashing: {sharing:.1%} of the {many(tiles.tiles)} tiles of a grid share a parameter with "
+            f"others, in {tiles.slots} slots"
         )
     if checkpoint.exists():
         console.print(f"going on from {checkpoint}")

@@ -1,6 +1,9 @@
 """Trainings in environments of Gymnasium that go on from files."""
 
-from dataclasses import replace
+import os
+import subprocess
+import sys
+from dataclasses import dataclass, replace
 from functools import partial
 
 import gymnasium as gym
@@ -175,6 +178,47 @@ def test_constructors_without_a_name_go_on_with_a_word(interrupted, make):
 def test_the_order_of_options_does_not_matter():
     one, two = fs.GymWorld(Line, fails_at=3, reward=2.0), fs.GymWorld(Line, reward=2.0, fails_at=3)
     assert fleet(one).identity() == fleet(two).identity()
+
+
+@dataclass
+class Terrain:
+    heights: np.ndarray
+
+
+def test_options_are_told_whole():
+    flat = np.zeros(5000)
+    bump = flat.copy()
+    bump[2500] = 99.0
+    groups = [fleet(fs.GymWorld(Line, reward=Terrain(heights))) for heights in (flat, flat.copy(), bump)]
+    same, again, other = (group.identity() for group in groups)
+    assert same == again != other
+    assert groups[0].unsure() == []
+
+
+class Quiet:
+    def __repr__(self):
+        return "Quiet"
+
+
+def test_options_known_by_their_repr_alone_are_unsure():
+    assert fleet(fs.GymWorld(Line), fs.GymWorld(Line, reward=[Quiet()])).unsure() == [1]
+
+
+def test_sets_are_told_the_same_in_every_process():
+    code = (
+        "import fedsarsa as fs\nprint(fs.GymWorld('Line-v0', obstacles={'rock', 'tree', 'wall'}).constructor)"
+    )
+    told = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env=os.environ | {"PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in "012"
+    }
+    assert told == {"'Line-v0'{'obstacles': {'rock', 'tree', 'wall'}}\n"}
 
 
 def test_labels_of_partials_name_what_they_call():

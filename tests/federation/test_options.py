@@ -6,6 +6,7 @@ import pytest
 import fedsarsa as fs
 from fedsarsa.federation import engines
 from fedsarsa.federation.problem import first_state
+from tests.worlds_of_tests import dense
 from tests.worlds_of_tests import fleet as finite_fleet
 
 CART = fs.control.fleet("CartPole", 2, spread=0.1)
@@ -39,10 +40,10 @@ def test_traces_against_a_slow_forward_view():
     theta0 = np.random.default_rng(0).normal(size=problem.features.dim)
     env = world.to_gymnasium()
     seen, _ = env.reset(seed=0)
-    vectors, rewards, over = [problem.features.vector(seen, 1)], [], False
+    vectors, rewards, over = [dense(problem.features, seen, 1)], [], False
     while not over:
         seen, reward, over, _, _ = env.step(1)
-        vectors.append(problem.features.vector(seen, 1))
+        vectors.append(dense(problem.features, seen, 1))
         rewards.append(reward)
     steps = len(rewards)
     values = np.array([phi @ theta0 for phi in vectors])
@@ -83,7 +84,7 @@ def test_initial_values(features):
     history = algo.train(CART, 5, runs=1)
     phi = algo.problem(CART, 1, 1, 0).features
     for x in np.random.default_rng(0).uniform(*CART.bounds, (10, 4)):
-        assert phi.vector(x, 1) @ history.central.values[0, 0] == pytest.approx(30.0)
+        assert dense(phi, x, 1) @ history.central.values[0, 0] == pytest.approx(30.0)
 
 
 def test_initial_values_in_finite_worlds():
@@ -137,6 +138,14 @@ def test_records_that_would_fill_the_memory_are_refused():
     algo = fs.FedSARSA(fs.TileCoding(8, 8), sync_every=1)
     with pytest.raises(ValueError, match="record_every must leave at most 4 GiB of records, got"):
         algo.train(CART, 1_000_000)
+
+
+def test_parameters_that_do_not_fit_into_memory_are_refused():
+    group = fs.control.fleet("Acrobot", 16)
+    with pytest.raises(
+        ValueError, match=r"runs must leave .* got 100000: 100000 x 16 agents x 12754584 param"
+    ):
+        fs.FedSARSA(fs.TileCoding(8, 8), fs.Greedy(), sync_every=None).train(group, 10, runs=100_000)
 
 
 def test_observations_outside_are_counted():

@@ -162,6 +162,13 @@ def test_margins_are_those_of_student():
 SEEN = np.zeros(1, np.float32)
 
 
+class Tensor:
+    """Numbers with gradients, as some libraries have them."""
+
+    def __array__(self, *arguments, **options):
+        raise RuntimeError("Can't call numpy() on Tensor that requires grad")
+
+
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
@@ -171,6 +178,9 @@ SEEN = np.zeros(1, np.float32)
         ((None, 1.0, False, False, {}), "observation must be 1 finite numbers, got None"),
         ((SEEN, np.inf, False, False, {}), "reward must be finite, got inf"),
         ((SEEN, 1.0, False, {}), "which is not as its spaces say"),
+        ((SEEN, 10**400, False, False, {}), "which is not as its spaces say: int too large"),
+        ((SEEN, 1.0, np.array([True, True]), False, {}), "which is not as its spaces say: The truth value"),
+        ((Tensor(), 1.0, False, False, {}), "observation must be 1 finite numbers, got <.*Tensor"),
     ],
 )
 def test_environments_that_fail_are_named_and_the_others_are_played(wrong, message):
@@ -182,6 +192,7 @@ def test_environments_that_fail_are_named_and_the_others_are_played(wrong, messa
     np.testing.assert_array_equal(played.returns, [[5.0] * 4, [5.0, 5.0, np.nan, np.nan], [5.0] * 4])
     np.testing.assert_array_equal(played.mean_return, [5.0, np.nan, 5.0])
     np.testing.assert_array_equal(played.lengths, [[5] * 4, [5, 5, 2, 0], [5] * 4])
+    np.testing.assert_array_equal(played.mean_length, [5.0, np.nan, 5.0])
 
 
 def test_episodes_without_an_end_are_cut_and_named(monkeypatch):

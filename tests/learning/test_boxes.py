@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import fedsarsa as fs
 from fedsarsa.learning import episodic, episodic_layout
 from fedsarsa.learning.boxes import box_map
+from tests.worlds_of_tests import dense
 
 LOW, HIGH = (-1.2, -0.07, 2.0), (0.6, 0.07, 5.0)
 FEATURES = [
@@ -32,7 +33,7 @@ def test_norms_are_at_most_one_and_compiled_features_are_the_same(features, x):
     inputs = np.array(x)
     unit, outside = phi.scaled(inputs)
     index, value = phi.basis.active(unit)
-    assert np.linalg.norm(phi.vector(inputs, 1)) <= 1 + 1e-12
+    assert np.linalg.norm(dense(phi, inputs, 1)) <= 1 + 1e-12
     assert len(set(index.tolist())) == len(index)
     assert 0 <= index.min() <= index.max() < phi.basis.size
     assert outside == any(not low <= v <= high for low, v, high in zip(LOW, x, HIGH, strict=True))
@@ -50,14 +51,14 @@ def test_a_constant_is_a_constant_everywhere(features):
     rng = np.random.default_rng(0)
     for _ in range(50):
         inputs = rng.uniform(LOW, HIGH)
-        assert phi.vector(inputs, int(rng.integers(3))) @ theta == pytest.approx(-7.5)
+        assert dense(phi, inputs, int(rng.integers(3))) @ theta == pytest.approx(-7.5)
 
 
 @pytest.mark.parametrize("features", FEATURES, ids=repr)
 def test_actions_have_parameters_of_their_own(features):
     phi = box_map(features, LOW, HIGH, actions=3, joint=False)
     x = np.array([0.0, 0.0, 3.0])
-    vectors = [phi.vector(x, a) for a in range(3)]
+    vectors = [dense(phi, x, a) for a in range(3)]
     assert phi.dim == 3 * phi.basis.size
     for a in range(3):
         for b in range(a):
@@ -116,6 +117,12 @@ def test_hashing_many_observations():
         moved = unit[0].copy()
         moved[i] = (moved[i] + 0.5) % 1.0
         assert not (tiles.active(moved)[0] == places[0]).any()
+
+
+def test_collisions_of_more_tiles_than_a_float_can_count():
+    report = fs.TileCoding(8, 8, memory=4096).on_box(330).collisions()
+    assert report["tiles"] == 9**330
+    assert (report["slots"], report["sharing"]) == (512, 1.0)
 
 
 def test_places_that_collide_in_one_grid_do_not_in_the_others():

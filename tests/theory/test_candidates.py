@@ -10,6 +10,7 @@ import fedsarsa as fs
 from fedsarsa.federation import engines
 from fedsarsa.federation.problem import first_state
 from fedsarsa.theory.candidates import among_draws
+from tests.worlds_of_tests import dense
 
 POLICIES = [fs.Softmax(1.0), fs.Softmax(0.001), fs.Greedy(), fs.EpsilonGreedy(0.3), fs.FixedPolicy()]
 
@@ -81,9 +82,9 @@ def test_the_operator_is_lipschitz(actions, share):
         at_zero = moved(np.zeros(len(theta)), step)
         # By hand: where values are equal every candidate has the chance 1 / M, and M - 1 in M draws move it.
         if features.joint:
-            x = np.array([features.vector(np.array([*seen, a]), 0) @ step for a in at_zero["action"].values])
+            x = np.array([dense(features, np.array([*seen, a]), 0) @ step for a in at_zero["action"].values])
         else:
-            x = np.array([features.vector(np.array(seen), a) @ step for a in range(actions.count)])
+            x = np.array([dense(features, np.array(seen), a) @ step for a in range(actions.count)])
         np.testing.assert_allclose(at_zero, share * (x - x.mean()) / (0.5 * len(x)), atol=1e-6)
         for start in rng.normal(size=(3, len(theta))):
             assert np.abs(moved(start, step)).sum() <= 2.0

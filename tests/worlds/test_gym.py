@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import fedsarsa as fs
+from tests.worlds_of_tests import dense
 
 
 class Odd(gym.Env):
@@ -61,8 +62,16 @@ def test_numbers_that_never_change_need_bounds_of_features_only():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"observation": gym.spaces.Dict({"a": gym.spaces.Discrete(2)})}, "FlattenObservation"),
-        ({"observation": gym.spaces.Tuple([gym.spaces.Discrete(2)])}, "FlattenObservation"),
+        ({"observation": gym.spaces.Dict({"a": gym.spaces.Box(0, 1, (2,))})}, "FlattenObservation"),
+        ({"observation": gym.spaces.Tuple([gym.spaces.MultiBinary(2)])}, "FlattenObservation"),
+        (
+            {
+                "observation": gym.spaces.Dict(
+                    {"a": gym.spaces.Discrete(2), "b": gym.spaces.Discrete(3, start=1)}
+                )
+            },
+            r"TransformObservation.* MultiDiscrete\(\[2, 3\], start=\[0, 1\]\)",
+        ),
         ({"action": gym.spaces.Tuple([gym.spaces.Discrete(2)])}, "TransformAction"),
         ({"action": gym.spaces.Box(-np.inf, np.inf, (1,))}, "actions must be bounded.*TransformAction"),
         ({"observation": gym.spaces.Text(5)}, "TransformObservation"),
@@ -99,6 +108,22 @@ def test_the_wrappers_that_messages_name_fit():
     fleet = fs.GymFleet([fs.GymWorld(made)])
     assert fleet.bounds == ((0.0,), (5.0,))
     assert fleet.action_bounds == (-2.0, 2.0)
+
+
+def test_the_wrapper_that_is_named_for_tuples_of_whole_numbers_fits():
+    with pytest.raises(
+        ValueError, match=r"wrappers.TransformObservation.*\[32, 11, 2\], start=\[0, 0, 0\]\)"
+    ):
+        fs.GymFleet([fs.GymWorld("Blackjack-v1")])
+
+    def table():
+        space = gym.spaces.MultiDiscrete([32, 11, 2], start=[0, 0, 0])
+        return gym.wrappers.TransformObservation(gym.make("Blackjack-v1"), np.array, space)
+
+    fleet = fs.GymFleet([fs.GymWorld(table)] * 2, 1.0, processes=0)
+    history = fs.FedSARSA(fs.OneHot(), fs.EpsilonGreedy(0.1), 0.1).train(fleet, 300, runs=1)
+    assert history.data.clipped.sum() == 0
+    assert history.data.episodes.sum() > 200
 
 
 def test_other_mistakes():
@@ -243,6 +268,53 @@ def test_grids_over_integers_hold_each_once():
     assert grid(3, [-(2**63)], [2**63 - 1]) == [[-(2**63)], [0], [2**63 - 1]]
     # Numbers of a different reach: two values of the first, four of the second.
     assert grid(4, [0, 0], [1, 9]) == [[a, b] for a in (0, 1) for b in (0, 3, 6, 9)]
+
+
+@pytest.mark.parametrize(
+    ("space", "numbers"),
+    [
+        (gym.spaces.Discrete(49, start=-3), [(s,) for s in range(-3, 46)]),
+        (gym.spaces.Discrete(1), [(0,)]),
+        (
+            gym.spaces.MultiDiscrete([2, 1, 3], start=[0, 5, 1]),
+            [(a, 5, c) for a in (0, 1) for c in (1, 2, 3)],
+        ),
+        (gym.spaces.MultiBinary(2), [(0, 0), (0, 1), (1, 0), (1, 1)]),
+    ],
+    ids=str,
+)
+def test_one_hot_parameters_are_those_of_the_finite_world(space, numbers):
+    phi = (
+        fs.FedSARSA(fs.OneHot()).problem(fs.GymFleet([fs.GymWorld(Odd, observation=space)]), 1, 1, 0).features
+    )
+    finite = fs.OneHot().on(len(numbers), 3)
+    assert phi.dim == finite.dim
+    for s, seen in enumerate(numbers):
+        for a in range(3):
+            np.testing.assert_array_equal(dense(phi, np.array(seen, float), a), finite.vector(s, a))
+    for beyond in (-1e9, 1e9):  # clipped, not the place of another combination
+        index, _ = phi.active(np.full(len(numbers[0]), beyond), 0)
+        assert index == [0 if beyond < 0 else phi.dim - 3]
+
+
+def test_one_hot_of_many_numbers():
+    algo = fs.FedSARSA(fs.OneHot())
+    wide, wider = (fs.GymFleet([fs.GymWorld(Odd, observation=gym.spaces.MultiBinary(n))]) for n in (16, 99))
+    assert algo.problem(wide, 1, 1, 0).features.dim == 3 * 2**16
+    with pytest.raises(
+        ValueError, match=r"OneHot\(\) has about 10\^30 parameters for 99 inputs and 3 actions"
+    ):
+        algo.problem(wider, 1, 1, 0)
+
+
+def test_parameters_of_an_environment_and_of_its_tables_are_the_same():
+    world, policy = fs.GymWorld("FrozenLake-v1", is_slippery=False), fs.Greedy()
+    table = world.to_finite(0.9, ends="absorbing")
+    values = np.zeros((16, 4))
+    for _ in range(50):
+        values = np.einsum("asn, san -> sa", table.transition, table.reward + 0.9 * values.max(axis=1))
+    played = fs.rollouts(fs.GymFleet([world]), fs.FedSARSA(fs.OneHot(), policy), values.ravel(), 3)
+    assert played.mean_return.values.tolist() == [1.0]
 
 
 class Dial(Odd):

@@ -13,7 +13,6 @@ from fedsarsa.learning.boxes import BoxMap, ContinuousFeatures, box_map
 from fedsarsa.learning.candidates import Candidates, GridActions
 from fedsarsa.learning.features import OneHot
 from fedsarsa.learning.policies import FixedPolicy
-from fedsarsa.learning.tile_coding import TileCoding
 from fedsarsa.worlds.control import ControlFleet, ControlWorld
 from fedsarsa.worlds.finite import FiniteMDP
 from fedsarsa.worlds.fleet import Fleet, as_fleet
@@ -128,9 +127,8 @@ def _features(algo: "FedSARSA", fleet: EpisodicFleet, actions: int, joint: bool)
     """phi on the fleet's observations."""
     features: Any = algo.features
     low, high = fleet.bounds
-    counts = fleet.counts if isinstance(fleet, GymFleet) else None
-    if isinstance(features, OneHot) and counts is not None and not joint:
-        features = TileCoding(tilings=1, bins=counts)  # one tile per observation
+    if isinstance(features, OneHot) and isinstance(fleet, GymFleet) and fleet.counts and not joint:
+        return features.on_numbers(fleet.first_observation, fleet.counts, actions)
     if not isinstance(features, ContinuousFeatures):
         raise ValueError(
             f"features must be TileCoding, FourierBasis or RBF for continuous observations, got {features!r}"

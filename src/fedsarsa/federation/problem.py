@@ -116,6 +116,18 @@ class Synchronisations:
 
 def first_state(problem: Problem, theta0: Floats) -> State:
     """The state before the first step, without the first states and actions (engines draw those)."""
+    try:
+        return _first_state(problem, theta0)
+    except MemoryError as error:
+        runs, agents, dim = problem.runs, problem.agents, problem.features.dim
+        raise ValueError(
+            f"runs must leave local parameters that fit into memory, got {runs}: {runs} x {agents} agents x "
+            f"{dim} parameters are {8 * runs * agents * dim / 2**30:.1f} GiB, and three times that with traces; "
+            "train fewer runs at a time, or with features of fewer parameters"
+        ) from error
+
+
+def _first_state(problem: Problem, theta0: Floats) -> State:
     runs, agents, dim = problem.runs, problem.agents, problem.features.dim
     theta = np.array(np.broadcast_to(theta0, (runs, agents, dim)), order="C")
     return State(

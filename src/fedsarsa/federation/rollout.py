@@ -18,7 +18,7 @@ from fedsarsa.federation.engines.compiled import announced
 from fedsarsa.federation.engines.control_lanes import Control, Herd, first_state
 from fedsarsa.federation.engines.stepping import Failure, Here
 from fedsarsa.federation.episodic import EpisodicProblem, flock
-from fedsarsa.federation.fedsarsa import FedSARSA
+from fedsarsa.federation.fedsarsa import FedSARSA, checked
 from fedsarsa.federation.options import EpisodicFleet, any_fleet
 from fedsarsa.learning import episodic, random
 from fedsarsa.learning.boxes import Integers
@@ -29,6 +29,8 @@ from fedsarsa.worlds.control.world import pack
 from fedsarsa.worlds.gym import GymFleet
 
 EVALUATION = 2**63  # turned in the seed, so that evaluation and training share no random numbers
+# What the conversion of an answer to numbers and truth values raises, tensors with gradients among them.
+UNLIKE = (TypeError, ValueError, RuntimeError, OverflowError)
 LONGEST = 100_000  # steps of an episode of Gymnasium that has no time limit
 
 
@@ -58,11 +60,11 @@ def rollouts(
         confidence interval) and ``mean_length`` over ``agent``.
 
     An environment that fails, or answers with what is not finite, is warned of; its agent's returns are NaN
-    from that episode on. Environments without a time limit are cut after 100 000 steps, with a warning.
+    from that episode on, as are its means, and ``lengths`` counts the steps that it took. Environments without a time limit are cut after 100 000 steps, with a warning.
     """
     fleet = any_fleet(fleet)  # type: ignore[assignment]
     episodes = _checks.integer("episodes", episodes, least=1)
-    problem = algo.problem(fleet, 1, episodes, seed)
+    problem = checked(algo).problem(fleet, 1, episodes, seed)
     if not isinstance(problem, EpisodicProblem):
         raise TypeError(f"rollouts are for control worlds and GymFleet, got {fleet!r}; use fs.evaluate")
     parameters = parameters_of(problem, theta)
@@ -79,7 +81,7 @@ def rollouts(
             "lengths": (("agent", "episode"), lengths),
             "mean_return": ("agent", returns.mean(axis=1)),
             "margin": ("agent", margin),
-            "mean_length": ("agent", lengths.mean(axis=1)),
+            "mean_length": ("agent", np.where(np.isnan(returns), math.nan, lengths).mean(axis=1)),
         },
         coords={"agent": np.arange(len(fleet))},
     )
@@ -219,7 +221,7 @@ def _observed(answer: Any, size: int) -> Floats:
         raise _FailedError(answer.report)
     try:
         seen: Floats = np.ravel(np.asarray(answer, dtype=float))
-    except (TypeError, ValueError):
+    except UNLIKE:
         seen = np.full(size, math.nan)
     if len(seen) != size or not np.isfinite(seen).all():
         raise _FailedError(f"observation must be {size} finite numbers, got {answer!r}")
@@ -232,12 +234,12 @@ def _stepped(answer: Any, size: int) -> tuple[Floats, float, bool]:
         raise _FailedError(answer.report)
     try:
         observation, reward, terminated, truncated, _ = answer
-        reward = float(reward)
-    except (TypeError, ValueError) as error:
+        reward, over = float(reward), bool(terminated or truncated)
+    except UNLIKE as error:
         raise _FailedError(f"step answered {answer!r}, which is not as its spaces say: {error}") from None
     if not math.isfinite(reward):
         raise _FailedError(f"reward must be finite, got {reward}")
-    return _observed(observation, size), reward, bool(terminated or truncated)
+    return _observed(observation, size), reward, over
 
 
 def _warn(message: str) -> None:

@@ -31,7 +31,6 @@ class Coefficients(NamedTuple):
     """A basis as compiled pieces read it; see the files of the bases for what each number means."""
 
     kind: int
-    size: int
     active: int
     weight: float
     bins: Floats
@@ -100,13 +99,6 @@ class BoxMap:
         index, value = self.basis.active(unit)
         return index * self.stack + (0 if self.joint else action), value
 
-    def vector(self, inputs: Floats, action: int) -> Floats:
-        """phi, (d,)."""
-        phi = np.zeros(self.dim)
-        index, value = self.active(inputs, action)
-        phi[index] = value
-        return phi
-
     def constant(self, value: float) -> Floats:
         """Parameters (d,) with which Q is ``value`` everywhere."""
         return np.repeat(self.basis.constant(value), self.stack)
@@ -155,12 +147,17 @@ def box_map(
         )
     basis = features.on_box(len(low))
     stack = 1 if joint else actions
-    if basis.size * stack > MOST_PARAMETERS:
+    check_size(features, basis.size, len(low), stack)
+    return BoxMap(basis, np.array(low, dtype=float), np.array(high, dtype=float), stack, joint)
+
+
+def check_size(features: Any, size: int, inputs: int, stack: int) -> None:
+    """Reject a basis of ``size`` functions that has too many parameters."""
+    if size * stack > MOST_PARAMETERS:
         raise ValueError(
-            f"{features!r} has {_many(basis.size * stack)} parameters for {len(low)} inputs and {stack} "
+            f"{features!r} has {many(size * stack)} parameters for {inputs} inputs and {stack} "
             f"actions; at most {MOST_PARAMETERS}: observe fewer numbers, or ask for less of each"
         )
-    return BoxMap(basis, np.array(low, dtype=float), np.array(high, dtype=float), stack, joint)
 
 
 def checked_bounds(bounds: Bounds | None) -> Bounds | None:
@@ -196,7 +193,6 @@ NONE = np.empty((0, 0), np.int64)
 
 def coefficients(
     kind: int,
-    size: int,
     active: int,
     weight: float,
     bins: Floats | None = None,
@@ -211,7 +207,6 @@ def coefficients(
     empty = np.empty(0)
     return Coefficients(
         kind,
-        size,
         active,
         weight,
         empty if bins is None else bins,
@@ -229,7 +224,7 @@ def grid(features: ContinuousFeatures, axes: Sequence[Floats]) -> Floats:
     count = math.prod(len(axis) for axis in axes)
     if count * len(axes) > MOST_PARAMETERS:
         raise ValueError(
-            f"{features!r} has {_many(count)} functions of {len(axes)} inputs; "
+            f"{features!r} has {many(count)} functions of {len(axes)} inputs; "
             f"at most {MOST_PARAMETERS // len(axes)}: observe fewer numbers, or ask for less of each"
         )
     points, period = np.empty((count, len(axes))), count
@@ -239,6 +234,6 @@ def grid(features: ContinuousFeatures, axes: Sequence[Floats]) -> Floats:
     return points
 
 
-def _many(count: int) -> str:
+def many(count: int) -> str:
     """A count as people write it, however large."""
     return str(count) if count < 10**15 else f"about 10^{math.log10(count):.0f}"

@@ -5,6 +5,7 @@ world. ``features.on(states, actions)`` gives the map on that world, in one of t
 engine understands: `Aggregation` (one active parameter per pair) or `DenseTable`.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,9 +14,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedsarsa import _checks
 from fedsarsa._checks import Floats
+from fedsarsa.learning.boxes import BoxMap, check_size
 from fedsarsa.learning.fourier import FourierBasis
 from fedsarsa.learning.rbf import RBF
-from fedsarsa.learning.tile_coding import TileCoding
+from fedsarsa.learning.tile_coding import TileCoding, Tiles
 
 # Norms may exceed one by this much: rounding in a table that was normalised elsewhere.
 NORM_TOLERANCE = 1e-9
@@ -123,6 +125,18 @@ class OneHot:
     def on(self, states: int, actions: int) -> Aggregation:
         """The map on a world of ``states`` states and ``actions`` actions."""
         return Aggregation(np.arange(states), np.arange(actions), actions)
+
+    def on_numbers(self, first: Floats, counts: Sequence[int], actions: int) -> BoxMap:
+        """The map on observations of whole numbers, ``counts`` of each from ``first`` on, the last fastest.
+
+        Parameters are those of the finite world whose states are the combinations. One grid of tiles, each
+        with a whole number at its centre.
+        """
+        bins = np.array(counts, dtype=float) - 1
+        tiles = Tiles(bins, offsets=np.full((1, len(bins)), 0.5), slots=0)
+        check_size(self, tiles.size, len(bins), actions)
+        low = np.zeros(len(bins)) + first
+        return BoxMap(tiles, low, low + np.maximum(bins, 1.0), actions, joint=False)
 
 
 @dataclass(frozen=True)

@@ -79,7 +79,7 @@ class Cosines:
 
     def coefficients(self) -> Coefficients:
         """What ``encode`` reads."""
-        return coefficients(KIND, self.size, self.size, self.weight, points=self.points)
+        return coefficients(KIND, self.size, self.weight, points=self.points)
 
 
 @piece

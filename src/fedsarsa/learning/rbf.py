@@ -89,7 +89,7 @@ class Bells:
 
     def coefficients(self) -> Coefficients:
         """What ``encode`` reads."""
-        return coefficients(KIND, self.size, self.size, 1.0, points=self.points, precision=self.precision)
+        return coefficients(KIND, self.size, 1.0, points=self.points, precision=self.precision)
 
 
 @piece

@@ -139,7 +139,6 @@ class Tiles:
         """What ``encode`` reads."""
         return coefficients(
             KIND,
-            self.size,
             self.tilings,
             self.weight,
             bins=self.bins,
@@ -165,7 +164,7 @@ class Tiles:
                 )
             sharing = float(taken[taken > 1].sum() / self.tiles)
         elif self.slots:
-            sharing = 1 - (1 - 1 / self.slots) ** (self.tiles - 1)
+            sharing = 1 - (1 - 1 / self.slots) ** float(min(self.tiles - 1, 10**300))
         return {"tiles": self.tiles, "slots": self.each, "sharing": sharing}
 
 

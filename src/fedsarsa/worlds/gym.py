@@ -135,7 +135,14 @@ def _observations(space: Any, label: str) -> Any:
     if isinstance(space, (*handled, gymnasium.spaces.MultiBinary)):
         return space
     nested = isinstance(space, gymnasium.spaces.Dict | gymnasium.spaces.Tuple)
-    if nested and space.is_np_flattenable:
+    parts = list(space.values() if isinstance(space, gymnasium.spaces.Dict) else space) if nested else []
+    if parts and all(isinstance(part, gymnasium.spaces.Discrete) for part in parts):
+        counts, starts = ([int(getattr(part, name)) for part in parts] for name in ("n", "start"))
+        wrapper = (
+            "TransformObservation, with a function that makes an array of it (np.array, of a Tuple), and "
+            f"MultiDiscrete({counts}, start={starts}), for which there is OneHot()"
+        )
+    elif nested and space.is_np_flattenable:
         wrapper = "FlattenObservation, as in GymWorld(lambda: FlattenObservation(gym.make(...)))"
     else:
         wrapper = "TransformObservation, with a function that makes an array of it, and its Box"
