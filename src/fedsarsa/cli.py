@@ -130,6 +130,8 @@ def play(
     """Film one episode of a learned policy in an agent's world (control worlds and Gymnasium)."""
     from fedsarsa.experiments import playing
 
+    if gif.suffix.lower() != ".gif":
+        raise ValueError(f"gif must be a file name that ends in .gif, got {gif}")
     film = playing.play(result, agent, run, local, softmax, seed)
     playing.write_gif(film, gif)
     console.print(f"agent {agent}: return {film.total:g} in {film.steps} steps; wrote {gif}")

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 from PIL import Image
 
 import fedsarsa as fs
-from fedsarsa.experiments import config, learning_curves, plots
+from fedsarsa.experiments import config, learning_curves, playing, plots
 from tests.experiments.test_cli import command
 
 FOLDER = Path(__file__).parents[2] / "examples"
@@ -63,6 +64,7 @@ def test_train_and_play(tmp_path):
         (("--agent", 3), "agent must be below 3, got 3"),
         (("--run", 2), "run must be below 2, got 2"),
         (("--gif", tmp_path / "nowhere" / "a.gif"), "expected a directory that can be written to"),
+        (("--gif", tmp_path / "film.mp4"), "gif must be a file name that ends in .gif, got"),
     ):
         done = command("play", out, *arguments)
         assert done.returncode == 2
@@ -89,6 +91,46 @@ def test_play_says_what_it_cannot_play(tmp_path):
     done = command("play", tmp_path)
     assert done.returncode == 2
     assert "without its configuration" in done.stderr.replace("\n", " ")
+
+
+BLIND = """
+[fleet]
+kind = "gym"
+id = "tests.experiments.environments:Blind-v0"
+each = [{}, { breaks = "step" }]
+
+[algorithm]
+features = { kind = "tile-coding", tilings = 1, bins = 2 }
+
+[training]
+steps = 10
+runs = 1
+"""
+
+
+@pytest.mark.parametrize(
+    ("agent", "message"),
+    [
+        (0, r"agent 0: GymWorld\(.*Blind-v0\) cannot be filmed: .*render\(\) must answer an array.*got None"),
+        (1, r"agent 1: .*breaks='step'\)\) cannot be filmed: KeyError\('the cable came off'\)"),
+    ],
+)
+def test_environments_that_cannot_be_filmed_are_named(tmp_path, agent, message):
+    settings = config.validate(tomllib.loads(BLIND), "blind.toml")
+    history = settings.algorithm.build().train(settings.fleet.build(tmp_path), 10, runs=1)
+    history.data.attrs["config"] = BLIND
+    history.save(tmp_path / "history.nc")
+    with pytest.raises(ValueError, match=message):
+        playing.play(tmp_path, agent)
+
+
+def test_more_tiles_than_a_float_can_count_are_told(tmp_path):
+    toml = tmp_path / "wide.toml"
+    text = BLIND.replace('{}, { breaks = "step" }', "{ numbers = 330 }")
+    toml.write_text(text.replace("tilings = 1, bins = 2", "tilings = 1, bins = 8, memory = 64"))
+    done = command("train", toml, "--out", tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    assert "hashing: 100.0% of the about 10^315 tiles of a grid share a parameter" in done.stdout
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)

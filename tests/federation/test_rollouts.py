@@ -57,6 +57,8 @@ def test_mistakes():
     algo, group = parts()
     with pytest.raises(ValueError, match=r"theta must have shape \(1944,\) or \(3, 1944\), got \(5,\)"):
         fs.rollouts(group, algo, np.zeros(5))
+    with pytest.raises(TypeError, match="algo must be a FedSARSA, got 'x'"):
+        fs.rollouts(group, "x", np.zeros(1944))
     with pytest.raises(TypeError, match=r"use fs\.evaluate"):
         fs.rollouts(fs.paper.fleet(2, states=10, actions=5), fs.FedSARSA(), np.zeros(25))
 

@@ -16,7 +16,7 @@ from fedsarsa.federation.history import History
 from fedsarsa.federation.rollout import Player
 from fedsarsa.learning.policies import Greedy
 from fedsarsa.worlds.control import ControlWorld
-from fedsarsa.worlds.gym import GymFleet
+from fedsarsa.worlds.gym import GymFleet, close
 
 LONGEST = 2000  # pictures of a film
 
@@ -71,19 +71,31 @@ def film(problem: EpisodicProblem, player: Player, agent: int) -> Film:
         assert isinstance(fleet, GymFleet)
         env = world.make(render_mode="rgb_array")
         actions = None if problem.features.joint else fleet.actions(problem.per_number)
-    pictures, total, steps = [], 0.0, 0
     try:
-        seen, _ = env.reset(seed=player.world_seed)
-        over = False
-        while not over and steps < LONGEST:
-            pictures.append(env.render())
-            seen, reward, terminated, truncated, _ = env.step(player.act(seen, actions, env.action_space))
-            total, steps, over = total + float(reward), steps + 1, terminated or truncated
-        pictures.append(env.render())
-        rate = float(env.metadata.get("render_fps", 30))
+        return _filmed(env, player, actions)
+    except Exception as error:  # whatever an environment raises, or is not
+        raise ValueError(f"agent {agent}: {world!r} cannot be filmed: {error!r}") from error
     finally:
-        env.close()
-    return Film(pictures, rate, total, steps)
+        close(env)
+
+
+def _filmed(env: Any, player: Player, actions: list[Any] | None) -> Film:
+    """One episode in an environment."""
+    pictures, total, steps, over = [], 0.0, 0, False
+    seen, _ = env.reset(seed=player.world_seed)
+    while not over and steps < LONGEST:
+        pictures.append(_picture(env))
+        seen, reward, terminated, truncated, _ = env.step(player.act(seen, actions, env.action_space))
+        total, steps, over = total + float(reward), steps + 1, terminated or truncated
+    pictures.append(_picture(env))
+    return Film(pictures, float(env.metadata.get("render_fps", 30)), total, steps)
+
+
+def _picture(env: Any) -> NDArray[np.uint8]:
+    picture = env.render()
+    if not isinstance(picture, np.ndarray):
+        raise TypeError(f"render() must answer an array (height, width, 3), got {picture!r}")
+    return picture
 
 
 def write_gif(film: Film, path: Path) -> None:

@@ -122,8 +122,8 @@ def first_state(problem: Problem, theta0: Floats) -> State:
         runs, agents, dim = problem.runs, problem.agents, problem.features.dim
         raise ValueError(
             f"runs must leave local parameters that fit into memory, got {runs}: {runs} x {agents} agents x "
-            f"{dim} parameters are {8 * runs * agents * dim / 2**30:.1f} GiB, and three times that with traces; "
-            "train fewer runs at a time, or with features of fewer parameters"
+            f"{dim} parameters are {8 * runs * agents * dim / 2**30:.1f} GiB, and three times that with "
+            "traces; train fewer runs at a time, or with features of fewer parameters"
         ) from error
 
 

@@ -60,7 +60,8 @@ def rollouts(
         confidence interval) and ``mean_length`` over ``agent``.
 
     An environment that fails, or answers with what is not finite, is warned of; its agent's returns are NaN
-    from that episode on, as are its means, and ``lengths`` counts the steps that it took. Environments without a time limit are cut after 100 000 steps, with a warning.
+    from that episode on, as are its means, and ``lengths`` counts the steps that it took. Environments
+    without a time limit are cut after 100 000 steps, with a warning.
     """
     fleet = any_fleet(fleet)  # type: ignore[assignment]
     episodes = _checks.integer("episodes", episodes, least=1)
