@@ -73,7 +73,8 @@ class FedSARSA:
     step_per_feature : bool
         Divide step sizes by the number of active features. (TileCoding has norm 1 already.)
     initial_value : float
-        Q everywhere before the first step; above all returns, it makes agents explore.
+        Q everywhere before the first step; above all returns, it makes agents explore. ``theta0`` takes its
+        place.
     """
 
     features: Features = field(default_factory=ModuloFeatures)
