@@ -5,6 +5,8 @@ import json
 import numpy as np
 from flwr.app import Array, ArrayRecord
 from flwr.serverapp import Grid
+from flwr.supercore.inflatable.inflatable_object import get_object_id
+from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
 
 from fedsarsa.deploy import bridge, config, exchange, ledger
 from fedsarsa.deploy.agent import Agent, RefusalError
@@ -14,7 +16,10 @@ NODES = [101, 102, 103]
 
 
 class FakeGrid(Grid):
-    """Delivers at once. ``away`` nodes are not listed; ``spoil(node, round, reply)`` changes replies."""
+    """Delivers at once. ``away`` nodes are not listed; ``spoil(node, round, reply)`` changes replies.
+
+    It may make bytes of them, which Flower then reads as what a node sent, or a list of several.
+    """
 
     def __init__(self, agents):
         self.agents = agents
@@ -62,7 +67,15 @@ class FakeGrid(Grid):
         return reply
 
     def pull_messages(self, message_ids):
-        return [self.replies.pop(name) for name in list(message_ids) if name in self.replies]
+        found = []
+        for name in [name for name in message_ids if name in self.replies]:
+            reply = self.replies.pop(name)
+            if isinstance(reply, bytes):
+                own = get_object_id(reply)
+                reply = inflate_object_from_contents(own, {own: reply})
+                reply.metadata.__dict__["_message_id"] = own  # as Flower does, whatever was read
+            found += reply if isinstance(reply, list) else [reply]
+        return found
 
 
 def changed(tmp_path, text, base=CONFIG):

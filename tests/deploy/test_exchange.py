@@ -12,24 +12,30 @@ class SlowGrid:
     """Has the reply to message k at the ``looks[k]``-th look."""
 
     def __init__(self, looks):
-        self.looks, self.times = dict(enumerate(looks)), []
+        self.looks, self.times = {f"question {k}": look for k, look in enumerate(looks)}, []
+        self.questions = [SimpleNamespace(metadata=SimpleNamespace(dst_node_id=name)) for name in self.looks]
 
     def push_messages(self, messages):
-        return list(messages)
+        return [message.metadata.dst_node_id for message in messages]
 
-    def pull_messages(self, waiting):
+    def pull_messages(self, names):
+        (name,) = names
         self.times.append(time.monotonic())
-        ready = [name for name in waiting if self.looks[name] <= len(self.times)]
-        return [SimpleNamespace(metadata=SimpleNamespace(reply_to_message_id=name)) for name in ready]
+        self.looks[name] -= 1
+        return [] if self.looks[name] > 0 else [SimpleNamespace(metadata=SimpleNamespace(src_node_id=name))]
+
+
+def exchanged(grid, deadline, hear):
+    return exchange.exchange(grid, grid.questions, deadline, hear)
 
 
 def test_a_reply_may_have_waited_as_long_as_nobody_looked():
     heard = []
-    at_once = exchange.exchange(SlowGrid([1, 1]), [0, 1], 5.0, heard.append)
+    at_once = exchanged(SlowGrid([1, 1]), 5.0, heard.append)
     assert len(at_once.messages) == 2
     assert at_once.unseen == 0.0
     assert heard == at_once.messages
-    late = exchange.exchange(SlowGrid([1, 3]), [0, 1], 5.0, heard.append)
+    late = exchanged(SlowGrid([1, 3]), 5.0, heard.append)
     assert len(late.messages) == 2
     assert late.unseen == exchange.POLL
 
@@ -39,7 +45,7 @@ def test_looks_become_rarer_but_not_rare(monkeypatch):
     monkeypatch.setattr(exchange, "SHARE", 0.5)
     monkeypatch.setattr(exchange, "LONGEST_POLL", 0.1)
     grid = SlowGrid([10**9])
-    replies = exchange.exchange(grid, [0], 0.6, lambda message: None)
+    replies = exchanged(grid, 0.6, lambda message: None)
     assert replies.messages == []
     assert 0.6 <= grid.times[-1] - grid.times[0] < 5.0
     assert replies.unseen == 0.1

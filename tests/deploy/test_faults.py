@@ -115,8 +115,7 @@ def test_faults_in_the_middle_of_a_run_change_nothing_but_the_time(home):
     )
     heard = 0
     for line in lines:  # every round has its lie, unless the liar or its reply did not arrive in time
-        lie, reasons = lies[(line["round"] - 1) % 4], line["rejected"].values()
-        told = any(re.search(lie, reason) for reason in reasons)
+        told = re.search(lies[(line["round"] - 1) % 4], line["rejected"].get("agent 2", "")) is not None
         assert told or line["missing"] or line["asked"] < 3, line
         heard += told
     assert heard >= 3, lines

@@ -3,9 +3,11 @@
 import copy
 import re
 
+import httpx
 import numpy as np
 import pytest
 from flwr.app import Error
+from flwr.supercore.inflatable.inflatable_object import add_header_to_object_body
 
 from fedsarsa.deploy import ledger, strategy
 from fedsarsa.deploy.agent import Agent
@@ -14,8 +16,12 @@ from tests.deploy.grids import (
     assert_central,
     changed,
     lose,
+    theta_of,
     with_header,
+    with_theta,
 )
+
+KEYS = {101: 0, 102: 1, 103: 2}
 
 
 def test_the_reference_engines_parameters_round_by_round(settings, server, grid):
@@ -74,7 +80,7 @@ def test_a_missing_agent_does_not_stall_and_gets_the_newest_theta_back(settings,
     assert max(grid.ttls) == pytest.approx(0.05 + strategy.GRACE)
 
 
-@pytest.mark.parametrize("keys", [None, {101: 0, 102: 1, 103: 2}])
+@pytest.mark.parametrize("keys", [None, KEYS])
 @pytest.mark.parametrize("late", [{1}, {1, 2, 3}, {4}, {4, 5, 6, 9}])
 def test_a_round_that_did_not_count_an_agent_is_none_for_its_world(
     settings, server, grid, homes, tmp_path, late, keys
@@ -168,7 +174,90 @@ def test_an_agents_key_says_who_it_is(settings, server, grid):
     made.train(grid)
     lines = list(ledger.read(made.home))[1:]
     assert all(line["agents"] == [0, 1] for line in lines)
-    assert lines[0]["rejected"] == {"node 99": "it has the key of agent 2, and says it is agent 0"}
+    reason = "it has the key of agent 2, and says it is agent 0"
+    assert all(line["rejected"] == {"agent 2": reason} for line in lines)
+
+
+def test_keys_that_were_given_to_other_agents_count_from_then_on(settings, server, grid):
+    def swap(number):
+        if number == 4:
+            grid.agents[101], grid.agents[102] = grid.agents[102], grid.agents[101]
+            raise ConnectionError
+
+    grid.before = swap
+    with pytest.raises(ConnectionError):
+        server(keys=KEYS).train(grid)
+    grid.before = lambda number: None
+    made = server(keys={101: 1, 102: 0, 103: 2})
+    made.train(grid)
+    assert not any(line["rejected"] for line in list(ledger.read(made.home))[1:])
+    assert_central(made, settings, reference(settings))
+
+
+# ---- nodes that do not keep to Flower's ways ----
+
+
+def garbage(reply):
+    return add_header_to_object_body(b"\xff\xff\xff\xff garbage", reply)
+
+
+def not_a_message(reply):
+    return reply.content["config"].deflate()
+
+
+def speaking_for(node, reply):
+    """The reply with agent 0's name in it, and another node's."""
+    reply.metadata.__dict__["_src_node_id"] = node
+    return with_header(with_theta(reply, theta_of(reply) + 0.01), agent=0)
+
+
+@pytest.mark.parametrize("spoiled", [garbage, not_a_message, lambda reply: b"nothing that Flower knows"])
+def test_a_reply_that_cannot_be_read_is_its_senders_fault_alone(settings, server, grid, spoiled):
+    grid.spoil = lambda node, number, reply: spoiled(reply) if node == 103 else reply
+    made = server(keys=KEYS)
+    made.train(grid)
+    lines = list(ledger.read(made.home))[1:]
+    assert all(line["rejected"] == {"agent 2": "its reply cannot be read"} for line in lines)
+    assert not any(line["missing"] for line in lines)
+    assert "round 1: left agent 2 out: its reply cannot be read" in made.said
+    assert_central(made, settings, with_participation(settings, [[0, 1]] * 10))
+
+
+@pytest.mark.parametrize("silent", [set(), {101}])  # the victim may be heard or not
+@pytest.mark.parametrize("others", [{}, {"terms": {}}])  # it may try to have the victim left out for good
+def test_a_node_cannot_speak_for_another(settings, server, grid, tmp_path, silent, others):
+    def forged(node, number, reply):
+        return with_header(speaking_for(101, reply), **others) if node == 103 else reply
+
+    grid.spoil, grid.silent = forged, silent
+    made = server(changed(tmp_path, "[server]\ndeadline = 0.05\n"), keys=KEYS)
+    made.train(grid)
+    lines = list(ledger.read(made.home))[1:]
+    reason = "its reply names another node as its sender"
+    assert all(line["rejected"] == {"agent 2": reason} for line in lines)
+    assert all(line["missing"] == (["agent 0"] if silent else []) for line in lines)
+    honest = [1] if silent else [0, 1]
+    assert_central(made, settings, with_participation(settings, [honest] * 10))
+
+
+def test_a_question_has_one_reply(settings, server, grid):
+    def twice(node, number, reply):
+        return [reply, speaking_for(101, copy.deepcopy(reply))] if node == 101 else reply
+
+    grid.spoil = twice
+    made = server(keys=KEYS)
+    made.train(grid)
+    assert all(line["agents"] == [0, 1, 2] for line in list(ledger.read(made.home))[1:])
+    assert_central(made, settings, reference(settings))
+
+
+def test_a_superlink_that_is_gone_is_no_nodes_fault(settings, server, grid):
+    def gone(names):
+        raise httpx.ConnectError("refused")
+
+    grid.pull_messages = gone
+    with pytest.raises(httpx.ConnectError):
+        server().train(grid)
 
 
 def test_a_node_with_a_new_name_is_the_same_agent_once_the_old_one_is_gone(settings, server, grid):
@@ -204,10 +293,10 @@ def test_a_node_with_a_new_name_is_the_same_agent_once_the_old_one_is_gone(setti
 def test_the_odd_one_out_is_named_and_left_out(settings, server, grid, homes, tmp_path, old, new, message):
     odd = changed(tmp_path, "", CONFIG.replace(old, new))
     grid.agents[103] = Agent(odd, 2, homes[2])
-    made = server()
+    made = server(keys=KEYS)
     made.train(grid)
     lines = list(ledger.read(made.home))[1:]
-    assert re.search(message, lines[0]["rejected"]["node 103"])
+    assert re.search(message, lines[0]["rejected"]["agent 2"])
     assert all(line["agents"] == [0, 1] for line in lines)
     assert not any(line["rejected"] for line in lines[1:])  # it was not asked again
     assert grid.agents[103].round == 0  # and its world has not moved
@@ -267,11 +356,10 @@ def test_quick_refusals_do_not_use_up_the_servers_patience(settings, server, gri
 def test_whoever_is_turned_away_is_named_before_the_others_have_answered(settings, server, grid):
     looks = []
 
-    def pull(waiting):  # one reply at a look, the refusal first
+    def pull(names):  # the refusal comes first
         looks.append([line for line in made.said if "left agent 1 out" in line])
-        ready = sorted(name for name in waiting if name in grid.replies)
-        refusals = [name for name in ready if "refused" in str(grid.replies[name].content)]
-        return [grid.replies.pop((refusals or ready)[0])]
+        refusals = [name for name, reply in grid.replies.items() if "refused" in str(reply.content)]
+        return [grid.replies.pop(name) for name in names if name in (refusals or grid.replies)]
 
     grid.spoil = lambda node, number, reply: (
         with_header(reply, refused="no") if (node, number) == (102, 2) else reply
@@ -279,7 +367,7 @@ def test_whoever_is_turned_away_is_named_before_the_others_have_answered(setting
     grid.pull_messages = pull
     made = server()
     made.train(grid)
-    assert [len(lines) for lines in looks[:6]] == [0, 0, 0, 0, 1, 1]
+    assert [len(lines) for lines in looks[:7]] == [0, 0, 0, 0, 0, 1, 1]
     assert len([line for line in made.said if "left agent 1 out" in line]) == 1
 
 

@@ -2,9 +2,11 @@
 
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from flwr.app import Message
+import httpx
+from flwr.app import Error, Message
+from flwr.common.constant import SUPERLINK_NODE_ID, ErrorCode
 from flwr.serverapp import Grid
 
 POLL = 0.02  # seconds between two looks for replies, at least
@@ -24,23 +26,53 @@ def exchange(
 ) -> Replies:
     """Send, and gather replies until all are here or ``deadline`` seconds have passed.
 
-    ``hear`` is told of every reply when it comes.
+    ``hear`` is told of every reply when it comes. Replies name the node that sent them as their source, or
+    the SuperLink, which tells by an error that a node is away.
     """
-    waiting: set[Any] = set(grid.push_messages(messages)) - {None}
+    pushed = zip(grid.push_messages(messages), messages, strict=False)
+    waiting = {name: question for name, question in pushed if name}
     begun = time.monotonic()
     replies: list[Message] = []
     pause = 0.0
     while True:
-        found = list(grid.pull_messages(waiting))
-        for message in found:
-            hear(message)
-        replies += found
-        waiting -= {message.metadata.reply_to_message_id for message in found}
+        for name, question in list(waiting.items()):
+            reply = _reply(grid, name, question)
+            if reply is not None:
+                hear(reply)
+                replies.append(reply)
+                del waiting[name]
         waited = time.monotonic() - begun
         if not waiting or waited >= deadline:
             return Replies(replies, pause)
         pause = min(max(POLL, SHARE * waited), LONGEST_POLL)
         time.sleep(pause)
+
+
+def _reply(grid: Grid, name: str, question: Message) -> Message | None:
+    """The reply to one question, if it is there.
+
+    Everything in a message, also whose it is and what it answers, is what its sender wrote. The SuperLink
+    knows better: it keeps one reply to a question, and takes that from the node asked alone (`guards`). So
+    replies are fetched question by question, which tells the sender although no sender is believed; that
+    questions have secret names is not needed, and not so: who knows a node's number can guess them.
+    """
+    try:
+        found = list(grid.pull_messages([name]))
+    except httpx.HTTPError:
+        raise  # of the SuperLink, and no node's fault
+    except Exception:  # a node's bytes went through Flower's readers, which may stumble over anything
+        return _error(question, "its reply cannot be read")
+    if not found:
+        return None
+    source = found[0].metadata.src_node_id
+    if source != question.metadata.dst_node_id and not (found[0].has_error() and source == SUPERLINK_NODE_ID):
+        return _error(question, "its reply names another node as its sender")
+    return found[0]
+
+
+def _error(question: Message, reason: str) -> Message:
+    """What stands for a reply that is none: an error of the node that was asked."""
+    return Message(Error(ErrorCode.UNKNOWN, reason), reply_to=question)
 
 
 def request(message: Message) -> str:

@@ -13,10 +13,10 @@ class Roster:
     Attributes
     ----------
     nodes : dict
-        Which agent each node was, as far as it has replied; kept up to date here.
+        Without keys: which agent each node was, as far as it has replied; kept up to date here.
     keys : dict or None
-        Which agent's key each node has: a node can be no other agent. Without keys, agents are who they say
-        they are, one node each.
+        Which agent's key each node has: a node is that agent, whatever it was before. Without keys, agents
+        are who they say they are, one node each.
     """
 
     nodes: dict[int, int]
@@ -28,17 +28,19 @@ class Roster:
 
     def name(self, node: int) -> str:
         """What to call a node."""
-        number = self.nodes.get(node)
+        number = self.agent(node)
         return f"node {node}" if number is None else f"agent {number}"
 
     def enter(self, node: int, number: int, asked: Collection[int]) -> None:
         """Let a node be agent ``number``, if it is one of those ``asked`` and nobody else is that agent."""
         if node not in asked:
             raise RejectedError("it was not asked")
-        if self.keys is not None and self.keys.get(node) != number:
-            raise RejectedError(
-                f"it has the key of agent {self.keys.get(node)}, and says it is agent {number}"
-            )
+        if self.keys is not None:
+            if self.keys.get(node) != number:
+                raise RejectedError(
+                    f"it has the key of agent {self.keys.get(node)}, and says it is agent {number}"
+                )
+            return
         known = self.nodes.get(node)
         if known is not None and known != number:
             raise RejectedError(f"it was agent {known} before, and says it is agent {number}")
@@ -46,5 +48,5 @@ class Roster:
         if holder != node:
             if holder in asked:
                 raise RejectedError(f"agent {number} is another node's")
-            del self.nodes[holder]  # without node keys, a SuperNode that comes back has another name
+            del self.nodes[holder]  # a SuperNode that comes back has another name
         self.nodes[node] = number
