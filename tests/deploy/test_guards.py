@@ -58,15 +58,61 @@ def test_nodes_are_heard_from_anywhere():
     assert served(("10.0.0.8", 5), "/v1/fleet/pull-messages") is True
 
 
-def test_flower_still_has_the_places_where_the_guards_stand(monkeypatch, tmp_path):
-    from flwr.superlink import extensions, main
-    from flwr.supernode import start_client_internal as inside
+def superlink(monkeypatch, tmp_path):
+    """Guard Flower's SuperLink, and do not run it."""
+    from flwr.superlink import extensions
+    from flwr.superlink.servicer.fleet import fleet_handlers
 
     (tmp_path / "secret").write_text(SECRET)
     monkeypatch.setattr(sys, "argv", ["superlink", guards.SECRET_FILE, str(tmp_path / "secret")])
     monkeypatch.setattr(extensions, "get_middleware", extensions.get_middleware)
+    monkeypatch.setattr(fleet_handlers, "push_messages", fleet_handlers.push_messages)
     monkeypatch.setattr("flwr.superlink.cli.flower_superlink", lambda: None)
     guards.superlink()
+
+
+@pytest.mark.parametrize(
+    ("changes", "passes"),
+    [
+        ([{}], True),
+        ([{"reply_to_message_id": ""}], False),  # an order to the server
+        ([{"reply_to_message_id": "", "src_node_id": 1, "dst_node_id": 8}], False),  # to another node
+        ([{"src_node_id": 8}], False),  # in another node's name
+        ([{"dst_node_id": 8}], False),
+        ([{}, {"src_node_id": 8}], False),
+    ],
+)
+def test_a_node_may_send_replies_of_its_own_to_the_server_alone(
+    monkeypatch, tmp_path, capsys, changes, passes
+):
+    from flwr.proto.fleet_pb2 import PushMessagesRequest
+    from flwr.proto.message_pb2 import Message, Metadata
+    from flwr.proto.node_pb2 import Node
+    from flwr.superlink.routers.fleet import router
+    from flwr.superlink.servicer.fleet import fleet_handlers
+    from starlette.exceptions import HTTPException
+
+    pushed = []
+    monkeypatch.setattr(fleet_handlers, "push_messages", lambda request, state: pushed.append(request))
+    superlink(monkeypatch, tmp_path)
+    reply = {"src_node_id": 7, "dst_node_id": 1, "reply_to_message_id": "question"}
+    messages = [Message(metadata=Metadata(**(reply | change))) for change in changes]
+    request = PushMessagesRequest(node=Node(node_id=7), messages_list=messages)
+    if passes:
+        router.fleet_push_messages(request, None)
+        assert pushed == [request]
+        return
+    with pytest.raises(HTTPException, match="403: a node may send replies of its own to the server alone"):
+        router.fleet_push_messages(request, None)
+    assert pushed == []
+    assert "refused a message of node 7" in capsys.readouterr().err
+
+
+def test_flower_still_has_the_places_where_the_guards_stand(monkeypatch, tmp_path):
+    from flwr.superlink import main
+    from flwr.supernode import start_client_internal as inside
+
+    superlink(monkeypatch, tmp_path)
     outermost = main._get_middleware()[0]
     assert outermost.cls is guards.Doors
     assert outermost.kwargs == {"secret": SECRET}

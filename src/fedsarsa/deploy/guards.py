@@ -7,6 +7,8 @@ where every user of the machine can read it. So
 - this SuperLink takes orders (the Control interface) from its own machine alone, and only with the secret
   of its directory; tasks (the Runtime interface) are handed out there, where Flower asks for the same
   secret; from elsewhere it answers SuperNodes and nobody else;
+- this SuperLink takes from a node what it replies to the server, and nothing that it says to other nodes,
+  in the server's name or in theirs, which Flower would hand on;
 - this SuperNode runs the app of the installed fedsarsa and no other code, whatever it is sent;
 - this SuperExec gives tokens to the processes it starts as an open file without a name.
 
@@ -72,9 +74,25 @@ def from_here(scope: Scope) -> bool:
 
 def superlink() -> None:
     """Run ``flower-superlink``, guarded."""
+    from flwr.common.constant import SUPERLINK_NODE_ID
     from flwr.superlink import extensions
     from flwr.superlink.cli import flower_superlink
+    from flwr.superlink.servicer.fleet import fleet_handlers
+    from starlette.exceptions import HTTPException
     from starlette.middleware import Middleware
+
+    push = fleet_handlers.push_messages
+
+    def replies_alone(request: Any, state: Any) -> Any:
+        node = request.node.node_id  # Flower has compared it with the key that signed the request
+        for metadata in (message.metadata for message in request.messages_list):
+            way = (metadata.src_node_id, metadata.dst_node_id)
+            if not metadata.reply_to_message_id or way != (node, SUPERLINK_NODE_ID):
+                print(f"fedsarsa: refused a message of node {node} that is no reply of its", file=sys.stderr)
+                raise HTTPException(403, "a node may send replies of its own to the server alone")
+        return push(request=request, state=state)
+
+    fleet_handlers.push_messages = replies_alone
 
     secret = Path(sys.argv[sys.argv.index(SECRET_FILE) + 1]).read_text()
     others = extensions.get_middleware
