@@ -371,7 +371,8 @@ def test_whoever_is_turned_away_is_named_before_the_others_have_answered(setting
     assert len([line for line in made.said if "left agent 1 out" in line]) == 1
 
 
-def test_a_server_says_whom_it_waits_for_and_what_counted(settings, server, grid):
+@pytest.mark.parametrize(("keys", "absent"), [(None, ""), (KEYS, "; not here: agent 1, agent 2")])
+def test_a_server_says_whom_it_waits_for_and_what_counted(settings, server, grid, keys, absent):
     arrives = [3]
 
     def ids():
@@ -379,9 +380,9 @@ def test_a_server_says_whom_it_waits_for_and_what_counted(settings, server, grid
         return list(grid.agents)[: 1 if arrives[0] > 0 else 3]
 
     grid.get_node_ids = ids
-    made = server()
+    made = server(keys=keys)
     made.train(grid)
-    assert made.said[1] == "waiting for agents: 1 of 3 are here, 1 needed"
+    assert made.said[1] == "waiting for agents: 1 of 3 are here, 1 needed" + absent
     assert re.fullmatch(r"round 1: agents 0, 1, 2; moved [0-9.]+", made.said[2])
     assert len(made.said) == 12
 

@@ -31,6 +31,11 @@ class Roster:
         number = self.agent(node)
         return f"node {node}" if number is None else f"agent {number}"
 
+    def absent(self, present: Collection[int]) -> list[str]:
+        """Who has a key and is not behind one of these nodes; without keys, nobody knows."""
+        absent = sorted(number for node, number in (self.keys or {}).items() if node not in present)
+        return [f"agent {number}" for number in absent]
+
     def enter(self, node: int, number: int, asked: Collection[int]) -> None:
         """Let a node be agent ``number``, if it is one of those ``asked`` and nobody else is that agent."""
         if node not in asked:

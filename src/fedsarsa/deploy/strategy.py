@@ -194,8 +194,10 @@ class FedSarsaStrategy(Strategy):
                 raise RuntimeError(f"fewer than {self._needed} agents can take part; {why}")
             if len(present) != told:
                 told = len(present)
+                absent = ", ".join(self.roster.absent([*present, *self.left_out]))
                 self.say(
                     f"waiting for agents: {told} of {self.settings.agents} are here, {self._needed} needed"
+                    + (f"; not here: {absent}" if absent else "")
                 )
             time.sleep(exchange.LONGEST_POLL)
             self.away += exchange.LONGEST_POLL
