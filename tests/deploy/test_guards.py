@@ -223,8 +223,10 @@ def launch(monkeypatch, tmp_path):
     guards.superexec()
 
     def launched(lines, token="c0ffee"):
-        script.write_text(f"#!{sys.executable}\n{lines}")
-        script.chmod(stat.S_IRWXU)
+        new = tmp_path / "new"  # a task that was launched before may still be about to read its own
+        new.write_text(f"#!{sys.executable}\n{lines}")
+        new.chmod(stat.S_IRWXU)
+        new.replace(script)
         spec = ExecutionSpec(TaskType.CLIENT_APP, "127.0.0.1:1", token, True, None, False, 1, False, 1)
         SubprocessExecutor().launch(spec)
         return started[-1]
