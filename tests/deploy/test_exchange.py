@@ -4,6 +4,10 @@ import time
 from types import SimpleNamespace
 
 import pytest
+from flwr.common.constant import SUPERLINK_NODE_ID
+from flwr.proto.message_pb2 import Message, Metadata, ObjectTree, PullObjectResponse
+from flwr.proto.runtime_pb2 import PullAppMessagesResponse
+from flwr.superlink.grid import http_grid
 
 from fedsarsa.deploy import exchange, ledger
 
@@ -61,3 +65,22 @@ def test_looking_is_the_strategys_own_time(settings, server, grid, monkeypatch):
     made.train(grid)
     for line in list(ledger.read(made.home))[1:]:
         assert line["strategy_seconds"] == pytest.approx(100.0, abs=10.0)
+
+
+def test_a_reply_that_is_announced_and_never_sent_does_not_stall(monkeypatch):
+    announced = Message(metadata=Metadata(message_id="reply", reply_to_message_id="question", src_node_id=7))
+    link = SimpleNamespace(
+        PullMessages=lambda request: PullAppMessagesResponse(
+            messages_list=[announced], message_object_trees=[ObjectTree(object_id="reply")]
+        ),
+        PullObject=lambda request: PullObjectResponse(object_found=True, object_available=False),
+    )
+    grid = http_grid.HttpGrid(token="c0ffee")
+    grid._client, grid._run = link, SimpleNamespace(run_id=1)
+    monkeypatch.setattr(http_grid, "pull_objects", http_grid.pull_objects)
+    exchange.limit_uploads(0.1)
+    begun = time.monotonic()
+    (reply,) = grid.pull_messages(["question"])
+    assert time.monotonic() - begun < 10.0  # Flower's own patience is minutes
+    assert reply.has_error()
+    assert reply.metadata.src_node_id == SUPERLINK_NODE_ID  # its node counts as missing

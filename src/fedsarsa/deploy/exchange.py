@@ -2,12 +2,15 @@
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import httpx
 from flwr.app import Error, Message
 from flwr.common.constant import SUPERLINK_NODE_ID, ErrorCode
 from flwr.serverapp import Grid
+from flwr.supercore.inflatable.inflatable_utils import pull_objects
+from flwr.superlink.grid import http_grid
 
 POLL = 0.02  # seconds between two looks for replies, at least
 SHARE = 0.005  # of the time waited so far: who has waited long looks less often
@@ -46,6 +49,17 @@ def exchange(
             return Replies(replies, pause)
         pause = min(max(POLL, SHARE * waited), LONGEST_POLL)
         time.sleep(pause)
+
+
+def limit_uploads(seconds: float) -> None:
+    """Let Flower's grid wait so long for the parts of a reply that a node has announced.
+
+    By itself it waits for three minutes, and fetches nobody else's reply: a node that announces what it
+    never sends would stall every round.
+    """
+    http_grid.pull_objects = partial(  # type: ignore[attr-defined]
+        pull_objects, max_time=seconds, initial_backoff=POLL, backoff_cap=LONGEST_POLL
+    )
 
 
 def _reply(grid: Grid, name: str, question: Message) -> Message | None:

@@ -9,9 +9,9 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
 from fedsarsa import _files
-from fedsarsa.deploy import config
+from fedsarsa.deploy import config, exchange
 from fedsarsa.deploy.ledger import Ledger
-from fedsarsa.deploy.strategy import FedSarsaStrategy
+from fedsarsa.deploy.strategy import BRIDGE_SHARE, FedSarsaStrategy
 
 LOCK, OUTCOME, LOG = "server.lock", "outcome.json", "server.log"
 
@@ -36,6 +36,7 @@ def main(grid: Grid, context: Context) -> None:
 
         try:
             settings = config.load(Path(str(context.run_config["config"])))
+            exchange.limit_uploads((1 - BRIDGE_SHARE) * settings.server.deadline)
             FedSarsaStrategy(
                 settings, Ledger(settings, home), say, _keys(str(context.run_config["keys"]))
             ).train(grid)
