@@ -22,6 +22,11 @@ from tests.deploy.grids import assert_central, changed, crowd
         ("[training]", "[server]\ndedline = 4\n[training]", "unknown key; did you mean 'deadline'"),
         (
             "[training]",
+            '[server]\nrule = "trimmed-mean"\n[training]',
+            r"server.rule: trimmed-mean with trim = 0\.2 needs at least 5 agents, got 3",
+        ),
+        (
+            "[training]",
             "[server]\ndeadline = -4.0\n[training]",
             "server.deadline: Input should be greater",
         ),

@@ -169,6 +169,9 @@ def test_rules_that_cannot_work(server, tmp_path, text, message):
         ('rule = "trimmed-mean"\ntrim = 0.3', 4),
         ('rule = "krum"\nmalicious = 2', 7),
         ('rule = "krum"\nmalicious = 0', 3),
+        ('rule = "median"\nfraction = 0.25', 3),
+        ('rule = "trimmed-mean"\nfraction = 0.5', 5),
+        ('rule = "krum"\nfraction = 0.1', 5),
         ('rule = "mean"\nfraction = 0.5\nprivacy = { clip = 0.5, noise = 2.0 }', 4),
     ],
 )
@@ -177,16 +180,23 @@ def test_how_many_replies_a_rule_needs(server, tmp_path, rule, fewest):
     grid, made = crowd(settings, tmp_path), server(settings)
     assert made._needed == fewest
     grid.silent = set(list(grid.agents)[fewest:])
-    if "fraction" in rule:
-        return  # whom it asks is drawn: see the test that private rounds wait for everybody
-    assert made._round(grid)
+    made._next_round(grid)  # whom it asks may be drawn
+    assert len(next(reversed(list(ledger.read(made.home))))["agents"]) == fewest
     grid.silent |= {next(iter(grid.agents))}
     if fewest > 1:
-        assert not made._round(grid)
+        with pytest.raises(RuntimeError, match=rf"never counted: \d sound replies of \d, {fewest} needed"):
+            made._next_round(grid)
+
+
+@pytest.mark.parametrize(
+    ("agents", "fraction", "size"), [(100, 0.07, 7), (100, 0.55, 55), (25, 0.28, 7), (3, 0.5, 2), (7, 1e-05, 1)]
+)
+def test_a_fraction_is_the_one_that_was_written(tmp_path, agents, fraction, size):
+    assert rules.sample_size(robust(tmp_path, f"[server]\nfraction = {fraction}\n", agents)) == size
 
 
 @pytest.mark.parametrize("trim", [0.1, 0.2, 0.25, 0.3, 0.4, 0.49])
 def test_a_trimmed_mean_of_so_many_cuts_one_liar_off_each_end(tmp_path, trim):
-    count = rules.fewest(robust(tmp_path, f'[server]\nrule = "trimmed-mean"\ntrim = {trim}\n'))
+    count = robust(tmp_path, f'[server]\nrule = "trimmed-mean"\ntrim = {trim}\n', 10).server.fewest
     assert int(trim * count) >= 1  # what Flower cuts off
     assert int(trim * (count - 1)) < 1

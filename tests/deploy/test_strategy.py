@@ -15,7 +15,9 @@ from tests.deploy.federations import CONFIG, reference, with_participation
 from tests.deploy.grids import (
     assert_central,
     changed,
+    crowd,
     lose,
+    robust,
     theta_of,
     with_header,
     with_theta,
@@ -296,12 +298,39 @@ def test_the_odd_one_out_is_named_and_left_out(settings, server, grid, homes, tm
     made = server(keys=KEYS)
     made.train(grid)
     lines = list(ledger.read(made.home))[1:]
-    assert re.search(message, lines[0]["rejected"]["agent 2"])
+    assert all(re.search(message, line["rejected"]["agent 2"]) for line in lines)
     assert all(line["agents"] == [0, 1] for line in lines)
-    assert not any(line["rejected"] for line in lines[1:])  # it was not asked again
     assert grid.agents[103].round == 0  # and its world has not moved
     expected = with_participation(settings, [[0, 1]] * 10)
     assert_central(made, settings, expected)
+
+
+def test_an_odd_one_out_takes_part_once_it_is_corrected(settings, server, grid, homes, tmp_path):
+    right = grid.agents[103]
+    grid.agents[103] = Agent(changed(tmp_path, "", CONFIG.replace("seed = 11", "seed = 12")), 2, homes[2])
+
+    def correct(number):
+        if number == 4:
+            grid.agents[103] = right
+
+    grid.before = correct
+    made = server()
+    made.train(grid)
+    rounds = [[0, 1]] * 3 + [[0, 1, 2]] * 7
+    lines = list(ledger.read(made.home))[1:]
+    assert [line["agents"] for line in lines] == rounds
+    assert [list(line["rejected"]) for line in lines] == [["node 103"]] * 3 + [[]] * 7
+    assert_central(made, settings, with_participation(settings, rounds))
+
+
+def test_strangers_who_are_asked_in_turn_are_added_up(server, tmp_path):
+    settings = robust(tmp_path, "[server]\nfraction = 0.4\nat_least = 3\n")
+    grid = crowd(settings, tmp_path)
+    other = robust(tmp_path, "[server]\nfraction = 0.4\n", agents=8)
+    for number in range(5):
+        grid.agents[200 + number].terms = other.terms
+    with pytest.raises(RuntimeError, match=r"fewer than 3 agents can take part; .*its agents is '8'"):
+        server(settings).train(grid)
 
 
 def test_a_federation_of_strangers_ends_with_their_names(server, grid, tmp_path):
@@ -311,7 +340,7 @@ def test_a_federation_of_strangers_ends_with_their_names(server, grid, tmp_path)
         server(changed(tmp_path, "", text)).train(grid)
 
 
-def test_too_few_replies_ask_the_round_again(settings, server, grid, tmp_path):
+def test_too_few_replies_ask_the_round_again(settings, server, grid, homes, tmp_path):
     strict = changed(tmp_path, "[server]\ndeadline = 0.02\nat_least = 3\n")
     left = [4]
 
@@ -328,7 +357,10 @@ def test_too_few_replies_ask_the_round_again(settings, server, grid, tmp_path):
     assert made.said.count("round 5: 2 sound replies of 3, 3 needed") == 4
     grid.silent, grid.before = {102}, lambda number: None
     (made.home / ledger.CHECKPOINT).unlink()
-    with pytest.raises(RuntimeError, match=r"asked for 10 deadlines of 0\.02 seconds and never had 3 sound"):
+    for home in homes:
+        (home / "agent.npz").unlink()
+    said = r"for 10 deadlines of 0\.02 seconds and never counted: 2 sound replies of 3, 3 needed; node 102: no"
+    with pytest.raises(RuntimeError, match=said):
         server(strict).train(grid)
 
 
@@ -413,3 +445,33 @@ def test_some_of_the_agents_each_round(settings, server, grid, tmp_path):
     assert len({tuple(one) for one in rounds}) > 1
     expected = with_participation(settings, rounds)
     assert_central(made, settings, expected)
+
+
+@pytest.mark.parametrize("text", ["at_least = 6", "privacy = { clip = 0.5, noise = 1.0 }"])
+@pytest.mark.parametrize(("how", "keys"), [("dead", None), ("refuses", {200 + i: i for i in range(7)})])
+def test_some_of_the_agents_can_be_out_of_order(server, tmp_path, monkeypatch, text, how, keys):
+    monkeypatch.setattr(strategy, "PAUSE", 0.001)
+    settings = robust(tmp_path, f"[server]\ndeadline = 0.02\nfraction = 0.8\n{text}\n")
+    grid, asked = crowd(settings, tmp_path), []
+    grid.before = asked.append
+    grid.silent = {203} if how == "dead" else set()
+    grid.spoil = lambda node, number, reply: with_header(reply, refused="no") if node == 203 else reply
+    made = server(settings, keys)
+    made.train(grid)
+    rounds = [line["agents"] for line in ledger.read(made.home) if line["round"]]
+    assert rounds == [[0, 1, 2, 4, 5, 6]] * 10
+    assert max(asked.count(number) for number in range(1, 11)) == 2  # it is not asked twice in a round
+    if "privacy" not in text:
+        assert_central(made, settings, with_participation(settings, rounds))
+
+
+def test_agents_without_weight_have_no_average(server, tmp_path):
+    text = CONFIG.replace("weights = [0.2, 0.5, 0.3]", "weights = [1.0, 0.0, 0.0]")
+    settings = changed(tmp_path, "[server]\ndeadline = 0.02\n", text)
+    grid = crowd(settings, tmp_path)
+    grid.away = {200}
+    message = r"never counted: only agents without weight have replied \(1, 2\), and they have no average$"
+    made = server(settings)
+    with pytest.raises(RuntimeError, match=message):
+        made.train(grid)
+    assert "round 1: only agents without weight have replied (1, 2), and they have no average" in made.said

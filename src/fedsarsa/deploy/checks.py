@@ -23,7 +23,7 @@ class RejectedError(ValueError):
 
 
 class OddOneOutError(RejectedError):
-    """A reply of an agent that learns something else: it is not asked again."""
+    """A reply of an agent that learns something else."""
 
 
 @dataclass(frozen=True)

@@ -91,7 +91,7 @@ class Server(Section):
 
     ``agents`` is N where the fleet does not say, ``reward_cap`` a bound on the absolute rewards where
     environments do not tell; ``deadline`` the seconds that a round waits for its agents; each round asks
-    ``fraction`` of the agents present, and at least ``at_least``.
+    ``fraction`` of all agents, and at least ``at_least`` and as many as ``rule`` needs.
     """
 
     agents: int | None = Field(default=None, ge=1)
@@ -103,6 +103,12 @@ class Server(Section):
     trim: float = Field(default=0.2, gt=0, lt=0.5)
     malicious: int = Field(default=1, ge=0)
     privacy: Privacy | None = None
+
+    @property
+    def fewest(self) -> int:
+        """Sound replies below which the rule would not keep out those it is meant to keep out."""
+        needed = {"median": 3, "krum": 2 * self.malicious + 3, "trimmed-mean": math.ceil(1 / self.trim)}
+        return needed.get(self.rule, 1)
 
 
 DeployedFleet = Annotated[
@@ -189,6 +195,13 @@ class Federation:
         if self.server.at_least > self.agents:
             raise ValueError(
                 f"server.at_least: expected at most the {self.agents} agents, got {self.server.at_least}"
+            )
+        if self.server.fewest > self.agents:
+            given = {"krum": f" against {self.server.malicious} malicious agents"}
+            given["trimmed-mean"] = f" with trim = {self.server.trim:g}"
+            raise ValueError(
+                f"server.rule: {self.server.rule}{given.get(self.server.rule, '')} needs at least "
+                f"{self.server.fewest} agents, got {self.agents}"
             )
 
     @property

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,15 @@ class Asked(FedAvg):
 def sample_size(settings: Federation) -> int:
     """How many agents a round asks."""
     server = settings.server
-    return min(settings.agents, max(server.at_least, int(np.ceil(server.fraction * settings.agents))))
+    # The fraction as it was written: 0.07 of 100 agents are 7, and 0.07 * 100 is a little more.
+    share = math.ceil(Fraction(repr(server.fraction)) * settings.agents)
+    return min(settings.agents, max(server.at_least, server.fewest, share))
+
+
+def needed(settings: Federation) -> int:
+    """Sound replies without which a round does not count; noise is made for all that were asked."""
+    server = settings.server
+    return max(server.at_least, server.fewest) if server.privacy is None else sample_size(settings)
 
 
 def rule(settings: Federation) -> Strategy:
@@ -58,21 +67,8 @@ def rule(settings: Federation) -> Strategy:
     if server.rule == "trimmed-mean":
         return FedTrimmedAvg(weighted_by_key=WEIGHT, beta=server.trim)
     if server.rule == "krum":
-        needed = 2 * server.malicious + 3
-        if sample_size(settings) < needed:
-            raise ValueError(
-                f"server.rule: krum against {server.malicious} malicious agents needs at least {needed} "
-                f"agents a round, got {sample_size(settings)}"
-            )
         return Krum(weighted_by_key=WEIGHT, num_malicious_nodes=server.malicious)
     return FedAvg(weighted_by_key=WEIGHT)
-
-
-def fewest(settings: Federation) -> int:
-    """Sound replies below which the rule would not keep out those it is meant to keep out."""
-    server = settings.server
-    needed = {"median": 3, "krum": 2 * server.malicious + 3, "trimmed-mean": math.ceil(1 / server.trim)}
-    return needed.get(server.rule, 1)
 
 
 def _private(settings: Federation) -> Strategy:

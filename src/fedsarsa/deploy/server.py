@@ -61,9 +61,7 @@ def serve(path: Path, home: Path, host: str, port: int, insecure: bool, say: Say
 def _read_nodes(home: Path, settings: config.Federation, say: Say) -> dict[int, bytes]:
     """The keys of the agents that may join, if they are enough for a round."""
     admitted = keys.read_nodes(home, settings.agents)
-    needed = max(settings.server.at_least, rules.fewest(settings))
-    if settings.server.privacy is not None:
-        needed = rules.sample_size(settings)
+    needed = rules.needed(settings)
     missing = [f"{number}.pub" for number in range(settings.agents) if number not in admitted]
     if len(admitted) < needed:
         raise FileNotFoundError(

@@ -57,7 +57,8 @@ class FedSarsaStrategy(Strategy):
         self.roster = Roster(self.standing.nodes, keys)
         if self.standing.privacy:
             rules.remember(self.rule, self.standing.privacy)
-        self.left_out: dict[int, str] = {}
+        self.left_out: dict[int, str] = {}  # odd ones out, in attempts at this round
+        self.failed: set[int] = set()  # nodes that gave no sound reply in earlier attempts at this round
         self.rejected: dict[str, str] = {}
         self.turned_away: dict[str, str] = {}  # in attempts at this round that did not count
         self.accepted: list[Reply] = []
@@ -92,13 +93,20 @@ class FedSarsaStrategy(Strategy):
         """
         deadline = self.settings.server.deadline
         self.turned_away, self.asking, pause, asked = {}, 0.0, PAUSE, 0.0
+        self.failed, self.left_out = set(), {}
         while not self._round(grid):
             self.turned_away |= self.rejected
+            sound = {reply.number for reply in self.accepted}
+            heard = {node for node in self.asked if self.roster.agent(node) in sound}
+            self.failed |= set(self.asked) - heard
+            self.left_out = {node: why for node, why in self.left_out.items() if node not in heard}
+            self._check_strangers()
             if self.asking >= PATIENCE * deadline:
-                why = "; ".join(f"{name}: {reason}" for name, reason in self.rejected.items())
+                silent = {self.roster.name(node): "no reply" for node in self.missing}
+                why = "".join(f"; {name}: {reason}" for name, reason in (self.rejected | silent).items())
                 raise RuntimeError(
                     f"round {self.standing.round + 1} was asked for {PATIENCE} deadlines of {deadline:g} "
-                    f"seconds and never had {self._needed} sound replies; {why or 'nobody replied'}"
+                    f"seconds and never counted: {self._lacking()}{why}"
                 )
             wait = max(0.0, min(pause, LONGEST_PAUSE, deadline) - (self.asking - asked))
             time.sleep(wait)
@@ -124,8 +132,7 @@ class FedSarsaStrategy(Strategy):
         for node in sorted(self.missing):
             self.say(f"round {number}: no reply from {self.roster.name(node)}")
         if result is None:
-            present = len(self.accepted)
-            self.say(f"round {number}: {present} sound replies of {len(messages)}, {self._needed} needed")
+            self.say(f"round {number}: {self._lacking()}")
             return False
         standing = self.standing
         standing.privacy = rules.spent(self.rule)
@@ -174,10 +181,22 @@ class FedSarsaStrategy(Strategy):
 
     @property
     def _needed(self) -> int:
-        """Sound replies without which a round does not count; noise is made for all that were asked."""
-        if self.settings.server.privacy is not None:
-            return rules.sample_size(self.settings)
-        return max(self.settings.server.at_least, rules.fewest(self.settings))
+        return rules.needed(self.settings)
+
+    def _lacking(self) -> str:
+        """Why the last asking did not count."""
+        numbers = [reply.number for reply in self.accepted]
+        if len(numbers) >= self._needed and not self.weights[numbers].any():
+            who = ", ".join(map(str, numbers))
+            return f"only agents without weight have replied ({who}), and they have no average"
+        return f"{len(numbers)} sound replies of {len(self.asked)}, {self._needed} needed"
+
+    def _check_strangers(self) -> None:
+        """Give up at once if too many learn something else, which asking again does not change."""
+        if self.settings.agents - len(self.left_out) < self._needed:
+            strangers = self.left_out.items()
+            why = "; ".join(f"{self.roster.name(node)}: {reason}" for node, reason in strangers)
+            raise RuntimeError(f"fewer than {self._needed} agents can take part; {why}")
 
     def _gather_agents(self, grid: Grid) -> None:
         """Wait for all agents up to one deadline, and for as many as are needed without end."""
@@ -188,13 +207,9 @@ class FedSarsaStrategy(Strategy):
         """The nodes that are here, as soon as they are enough."""
         told = -1
         while len(present := self._present(grid)) < enough():
-            if self.settings.agents - len(self.left_out) < self._needed:
-                strangers = self.left_out.items()
-                why = "; ".join(f"{self.roster.name(node)}: {reason}" for node, reason in strangers)
-                raise RuntimeError(f"fewer than {self._needed} agents can take part; {why}")
             if len(present) != told:
                 told = len(present)
-                absent = ", ".join(self.roster.absent([*present, *self.left_out]))
+                absent = ", ".join(self.roster.absent(present))
                 self.say(
                     f"waiting for agents: {told} of {self.settings.agents} are here, {self._needed} needed"
                     + (f"; not here: {absent}" if absent else "")
@@ -205,7 +220,7 @@ class FedSarsaStrategy(Strategy):
 
     def _present(self, grid: Grid) -> list[int]:
         begun = time.perf_counter()
-        nodes = sorted(node for node in grid.get_node_ids() if node not in self.left_out)
+        nodes = sorted(grid.get_node_ids())
         self.away += time.perf_counter() - begun
         return nodes
 
@@ -218,6 +233,12 @@ class FedSarsaStrategy(Strategy):
         settings = self.settings
         present = self._wait(grid, lambda: self._needed)
         size = min(rules.sample_size(settings), len(present))
+        # Whoever failed in an earlier attempt is not waited for while enough others are here. Private rounds
+        # may do so as well: their accountant takes every release for one of all agents, without amplification
+        # by sampling, and noise is made for the attempt that counts, of the same size whoever was asked.
+        if len(present) - len(self.failed.intersection(present)) < size:
+            self.failed.clear()
+        present = [node for node in present if node not in self.failed]
         if size < len(present):  # the same choice after a restart
             rng = np.random.default_rng([settings.training.seed, server_round])
             present = sorted(rng.choice(np.array(present, np.uint64), size, replace=False).tolist())
