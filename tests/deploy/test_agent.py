@@ -1,5 +1,6 @@
 """The agent process's part, in this process: its numbers, its memory, and what it refuses."""
 
+import re
 import resource
 import socket
 import subprocess
@@ -95,10 +96,19 @@ def test_a_message_that_arrives_late_does_not_undo_a_newer_round(settings, homes
     np.testing.assert_equal(agent.learner.held, held)
 
 
-def test_another_federation_begins_anew(settings, homes):
+def test_another_federation_is_refused_until_the_state_is_removed(settings, homes):
     agent, theta = Agent(settings, 0, homes[0]), np.zeros(settings.dim)
     first = agent.take_part(request(settings, 1), theta)
     agent.take_part(request(settings, 2), first)
+    path = homes[0] / "agent.npz"
+    state = path.read_bytes()
+    refused = f"federation two is not one, of which round 2 is in {path}; remove that file to begin anew"
+    for asked in (agent, Agent(settings, 0, homes[0])):
+        with pytest.raises(RefusalError, match=re.escape(refused)):
+            asked.take_part(request(settings, 1, federation="two"), theta)
+    assert path.read_bytes() == state
+    agent.take_part(request(settings, 3), theta)  # and it goes on with the right one
+    path.unlink()
     again = agent.take_part(request(settings, 1, federation="two"), theta)
     np.testing.assert_array_equal(again, first)
 

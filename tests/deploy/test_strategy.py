@@ -359,7 +359,9 @@ def test_too_few_replies_ask_the_round_again(settings, server, grid, homes, tmp_
     (made.home / ledger.CHECKPOINT).unlink()
     for home in homes:
         (home / "agent.npz").unlink()
-    said = r"for 10 deadlines of 0\.02 seconds and never counted: 2 sound replies of 3, 3 needed; node 102: no"
+    said = (
+        r"10 deadlines of 0\.02 seconds and never counted: 2 sound replies of 3, 3 needed; node 102: no reply"
+    )
     with pytest.raises(RuntimeError, match=said):
         server(strict).train(grid)
 

@@ -68,6 +68,11 @@ class Agent:
             if number == self.round and np.array_equal(theta, self.asked):
                 return self.answer
             raise RefusalError(f"round {number} is stale: this agent has answered round {self.round}")
+        if anew and self.path.exists():  # the server may have been started in a wrong directory
+            raise RefusalError(
+                f"federation {request['federation']} is not {self.federation}, of which round {self.round} "
+                f"is in {self.path}; remove that file to begin anew"
+            )
         after = learner.held
         last = request["counted"].get(str(self.number), 0)
         if last > (0 if anew else self.round):
