@@ -1,18 +1,22 @@
 """Which replies are believed: hostile ones, and how far honest ones can go."""
 
 import io
+import json
 import os
 import re
+import tracemalloc
 
 import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord
 
+import fedsarsa as fs
 from fedsarsa.deploy import checks, ledger
 from tests.deploy.federations import CONFIG, with_participation
 from tests.deploy.grids import (
     assert_central,
     changed,
+    crowd,
     theta_of,
     with_header,
     with_theta,
@@ -197,5 +201,47 @@ def test_a_bound_that_keeps_nobody_out_is_told_once(tmp_path, server, grid, home
 
 
 def test_rewards_of_zero_bound_what_steps_can_do():
-    assert checks.reach(0.0, np.full(3, 0.1), 0.0, 0.5) == 0.0
-    assert checks.reach(0.0, np.full(10_000, 1.0), 0.0, 0.5) == np.inf
+    assert checks.reach(0.0, 3 * np.log1p(0.15), 0.0, 0.5) == 0.0
+    assert checks.reach(0.0, 10_000 * np.log1p(1.5), 0.0, 0.5) == np.inf
+
+
+@pytest.mark.parametrize("schedule", [fs.ConstantStep(0.1), fs.LinearDecay(0.5, 20.0)])
+def test_growth_over_many_steps_is_added_up_in_parts(monkeypatch, schedule):
+    sizes = 2.0 * schedule.at(np.arange(5, 42))
+    expected = (np.log1p(1.5 * sizes).sum(), sizes.max())
+    monkeypatch.setattr(checks, "CHUNK", 10)
+    assert checks.growth(schedule, 5, 37, 2.0, 0.5) == pytest.approx(expected, rel=1e-14)
+
+
+def test_long_rounds_with_a_step_size_for_each_of_many_agents_need_little_memory(tmp_path):
+    text = CONFIG.replace("agents = 3", "agents = 50").replace("weights = [0.2, 0.5, 0.3]", "")
+    text = text.replace("sync_every = 7", "sync_every = 200_000").replace("steps = 70", "steps = 200_000")
+    sizes = [0.01, 0.02] * 25
+    settings = changed(tmp_path, "", text.replace("[0.1, 0.2, 0.05]", str(sizes)))
+    tracemalloc.start()
+    try:
+        examiner = checks.Examiner(settings, "one", 1, np.zeros(6))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(examiner.bounds) == 50
+    assert peak < 10e6  # bytes; one number for every agent and step would be 80e6
+
+
+@pytest.mark.parametrize("size", [3e153, 1e200, -1e308])
+def test_what_overflows_is_turned_away_where_the_bound_keeps_nobody_out(server, tmp_path, size):
+    text = CONFIG.replace("sync_every = 7", "sync_every = 1000").replace("steps = 70", "steps = 3000")
+    text = text.replace("[0.1, 0.2, 0.05]", "1.5").replace("radius = 8.0", "")
+    settings = changed(tmp_path, "", text)
+    grid, made = crowd(settings, tmp_path), server(settings)
+    grid.spoil = lambda node, number, reply: (
+        with_theta(reply, np.full(6, size)) if node == 201 and number > 1 else reply
+    )
+    made.train(grid)
+    assert min(made.examiner.bounds) == np.inf
+    text = (made.home / ledger.ROUNDS).read_text()
+    lines = [json.loads(line, parse_constant=pytest.fail) for line in text.splitlines()]
+    assert [line["agents"] for line in lines[1:]] == [[0, 1, 2], [0, 2], [0, 2]]
+    large = "its parameters are too large: the square of their norm overflows"
+    assert all(line["rejected"] == {"agent 1": large} for line in lines[2:])
+    made.examiner._theta(Array(np.full(6, 1e153)), 1)

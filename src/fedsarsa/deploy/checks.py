@@ -13,9 +13,10 @@ from fedsarsa.deploy import wire
 from fedsarsa.deploy.config import Federation
 from fedsarsa.learning.boxes import BoxMap
 from fedsarsa.learning.features import Aggregation, FeatureMap
-from fedsarsa.learning.step_sizes import schedules, step_sizes_at
+from fedsarsa.learning.step_sizes import Schedule, schedules, step_sizes_at
 
 ROUNDING = 1e-9  # how far rounding may carry an honest agent beyond the bound, relatively
+CHUNK = 1 << 16  # steps that are looked at together: rounds may be long, and agents many
 
 
 class RejectedError(ValueError):
@@ -36,8 +37,19 @@ class Reply:
     bytes: int
 
 
-def reach(norm: float, step_sizes: Floats, reward_cap: float, discount: float) -> float:
-    """How far from a parameter of this norm an agent can get in ``len(step_sizes)`` steps.
+def growth(schedule: Schedule, first: int, count: int, stride: float, discount: float) -> tuple[float, float]:
+    """sum_l log(1 + (1 + gamma) alpha_l) over ``count`` steps from ``first`` on, and the largest alpha_l."""
+    rise = largest = 0.0
+    for start in range(first, first + count, CHUNK):
+        times = np.arange(start, min(start + CHUNK, first + count))
+        step_sizes = stride * step_sizes_at([schedule], times)[0]
+        rise += float(np.log1p((1 + discount) * step_sizes).sum())
+        largest = max(largest, float(step_sizes.max()))
+    return rise, largest
+
+
+def reach(norm: float, rise: float, reward_cap: float, discount: float) -> float:
+    """How far from a parameter of this norm an agent can get in steps with this `growth`.
 
     Features have norms of at most 1, so one step moves the parameter by at most
     alpha (R + (1 + gamma) ||theta||), as in the proof of Lemma ``lem:v-para-prog``; with eligibility traces
@@ -48,12 +60,12 @@ def reach(norm: float, step_sizes: Floats, reward_cap: float, discount: float) -
     """
     c = 1 + discount
     with np.errstate(over="ignore"):
-        growth = float(np.expm1(np.log1p(c * step_sizes).sum()))
-    return (reward_cap / c + norm) * growth if math.isfinite(growth) else math.inf
+        times = float(np.expm1(rise))
+    return (reward_cap / c + norm) * times if math.isfinite(times) else math.inf
 
 
 def ceiling(
-    theta: Floats, step_sizes: Floats, features: FeatureMap | BoxMap, reward_cap: float, discount: float
+    theta: Floats, largest_step: float, features: FeatureMap | BoxMap, reward_cap: float, discount: float
 ) -> float:
     """The largest absolute parameter that an agent can have after any number of steps from ``theta``.
 
@@ -61,7 +73,7 @@ def ceiling(
     r + gamma theta_j, so none leaves [-M, M] with M = max(|theta|, R / (1 - gamma)). Unlike `reach`, this
     does not grow with K. Other features have no such bound.
     """
-    if not isinstance(features, Aggregation) or step_sizes.max() > 1:
+    if not isinstance(features, Aggregation) or largest_step > 1:
         return math.inf
     return max(float(np.abs(theta).max()), reward_cap / (1 - discount))
 
@@ -81,13 +93,13 @@ class Examiner:
 
     def __init__(self, settings: Federation, federation: str, number: int, theta: Floats) -> None:
         self.settings, self.federation, self.number, self.theta = settings, federation, number, theta
-        times = np.arange((number - 1) * settings.every, number * settings.every)
         own = schedules(settings.algorithm.step_size)
+        steps = ((number - 1) * settings.every, settings.every, settings.stride, settings.discount)
+        grown = {schedule: growth(schedule, *steps) for schedule in set(own)}
         assert settings.reward_cap is not None
         norm, known = float(np.linalg.norm(theta)), (settings.reward_cap, settings.discount)
-        steps = settings.stride * step_sizes_at(own, times)
-        self.bounds = [reach(norm, sizes, *known) for sizes in steps]
-        self.ceilings = [ceiling(theta, sizes, settings.features, *known) for sizes in steps]
+        self.bounds = [reach(norm, grown[schedule][0], *known) for schedule in own]
+        self.ceilings = [ceiling(theta, grown[schedule][1], settings.features, *known) for schedule in own]
 
     def warning(self) -> str | None:
         """What to say if the bound on how far agents move keeps nobody out."""
@@ -172,6 +184,10 @@ class Examiner:
         bound, highest = self.bounds[own], self.ceilings[own]
         with np.errstate(over="ignore"):
             moved = float(np.linalg.norm(theta - self.theta))
+            longest = max(moved, float(np.linalg.norm(theta)))
+        # A rule may take every parameter from another agent: no norm of what it makes overflows either.
+        if not math.isfinite(dim * longest * longest):
+            raise RejectedError("its parameters are too large: the square of their norm overflows")
         if not moved <= bound * (1 + ROUNDING) + ROUNDING * float(np.linalg.norm(self.theta)):
             raise RejectedError(
                 f"it moved by {moved:.3g}; {self.settings.every} honest steps reach at most {bound:.3g}"
