@@ -3,6 +3,7 @@
 import resource
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from fedsarsa.deploy import ledger
@@ -102,3 +103,25 @@ def test_taking_rounds_back_never_leaves_half_a_file(settings, server, grid, mon
     with pytest.raises(KeyboardInterrupt):
         server()
     assert (made.home / ledger.ROUNDS).read_text() == text
+
+
+@pytest.mark.parametrize("kept", [None, 0, 2 * 6 * 8 + 5])
+def test_central_parameters_that_were_lost_are_not_zeros(settings, server, grid, kept):
+    def stop(number):
+        if number == 5:
+            raise ConnectionError
+
+    grid.before = stop
+    with pytest.raises(ConnectionError):
+        server().train(grid)
+    grid.before = lambda number: None
+    path = server().home / ledger.CENTRAL
+    if kept is None:
+        path.unlink()
+    else:
+        with path.open("r+b") as file:
+            file.truncate(kept)
+    server().train(grid)
+    expected = reference(settings)
+    expected[2 if kept else 0 : 5] = np.nan
+    np.testing.assert_allclose(ledger.central(path.parent, 6), expected, rtol=0, atol=1e-12)

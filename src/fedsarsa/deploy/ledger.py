@@ -77,8 +77,11 @@ class Ledger:
         central = self.home / CENTRAL
         try:
             with central.open("r+b" if central.exists() else "w+b") as file:
-                file.seek(standing.round * self.dim * 8)
-                _write(file, standing.theta.astype("<f8").tobytes())
+                before = standing.round * self.dim
+                held = min(before, file.seek(0, os.SEEK_END) // 8)
+                lost = np.full(before - held, np.nan)  # zeros would pass for parameters
+                file.seek(held * 8)
+                _write(file, np.concatenate([lost, standing.theta]).astype("<f8").tobytes())
             with (self.home / ROUNDS).open("ab") as lines:
                 _write(lines, json.dumps(record).encode() + b"\n")
         except OSError as error:
@@ -114,7 +117,8 @@ class Ledger:
         central, rounds = self.home / CENTRAL, self.home / ROUNDS
         if central.exists():
             with central.open("r+b") as file:
-                file.truncate((last + 1) * self.dim * 8)
+                held = file.seek(0, os.SEEK_END) // (self.dim * 8)
+                file.truncate(min(held, last + 1) * self.dim * 8)
         if rounds.exists():
             kept = [line for line in read(self.home) if line["round"] <= last]
             _files.write_text("".join(json.dumps(line) + "\n" for line in kept), rounds)
