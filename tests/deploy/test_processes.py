@@ -90,3 +90,35 @@ def test_a_second_ctrl_c_does_not_interrupt_the_stopping(tmp_path):
             time.sleep(0.3)
         assert parent.wait(20) != 0
     assert watcher._marked() == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_closed_terminal_ends_them_as_sigterm_does(tmp_path, number):
+    def unheard(*_):
+        raise AssertionError("nobody listens")
+
+    before = signal.signal(number, unheard)
+    processes = Processes(files.private_directory(tmp_path / "home"))
+
+    def interrupted():
+        with processes:
+            processes.start("child", ["-c", "import time; time.sleep(60)"])
+            signal.raise_signal(number)
+
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            interrupted()
+        assert processes._marked() == []
+        assert signal.getsignal(number) is unheard
+    finally:
+        signal.signal(number, before)
+
+
+def test_nohup_is_obeyed(tmp_path):
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with Processes(files.private_directory(tmp_path / "home")):
+            signal.raise_signal(signal.SIGHUP)
+            assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)

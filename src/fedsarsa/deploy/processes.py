@@ -83,7 +83,10 @@ class Processes:
     def __enter__(self) -> "Processes":
         self.claim.__enter__()
         if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
+            numbers = [signal.SIGINT, signal.SIGTERM]
+            if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup ignores closed terminals
+                numbers.append(signal.SIGHUP)
+            for number in numbers:
                 self.handlers[number] = signal.signal(number, self._leave)
         return self
 
@@ -99,7 +102,7 @@ class Processes:
                 signal.signal(number, handler)
 
     def _leave(self, number: int, frame: FrameType | None) -> None:
-        """Leave the block at the first Ctrl-C or SIGTERM; a second must not interrupt the stopping."""
+        """Leave the block at the first Ctrl-C, SIGTERM or SIGHUP; another must not interrupt the stopping."""
         self._stop_listening()
         signal.default_int_handler(number, frame)
 
