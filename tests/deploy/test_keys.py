@@ -49,6 +49,32 @@ def test_directories_that_others_can_open_are_refused(tmp_path):
         files.private_directory(tmp_path / "open")
 
 
+def test_a_nodes_directory_gets_no_servers_certificate(home, tmp_path):
+    mine = files.private_directory(tmp_path / "node")
+    keys.make_node(mine)
+    shutil.copy(home / "ca.crt", mine)
+    with pytest.raises(
+        ValueError, match=r"node: expected the server's directory, got one with ca\.crt, as nodes have"
+    ):
+        keys.make_server(mine, ["localhost"])
+    assert {path.name for path in mine.iterdir()} == {"node.key", "node.pub", "ca.crt"}
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "::1", "10.0.0.7", "server.example.org"])
+def test_addresses_that_the_servers_certificate_is_for(home, host):
+    keys.check_address(home, host)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.2", "10.0.0.8", "other.example.org", "example.org"])
+def test_an_address_that_the_certificate_is_not_for_is_found_before_anything_is_started(home, tmp_path, host):
+    config = tmp_path / "federation.toml"
+    config.write_text(CONFIG)
+    message = rf"address: expected one that .*server\.crt is for, got {host}: .* mismatch"
+    with pytest.raises(ValueError, match=message):
+        server.serve(config, home, host, free_port(), False, print)
+    assert not (home / "link.db").exists()
+
+
 def test_certificates_that_do_not_belong_together(home, tmp_path):
     other = files.private_directory(tmp_path / "other")
     keys.make_server(other, ["localhost"])

@@ -42,6 +42,11 @@ def make_server(home: Path, hosts: list[str], days: int = DAYS) -> None:
     certificate is renewed if it would expire before the server's: nodes need it then, once the one they
     have expires.
     """
+    if (home / "ca.crt").exists() and not (home / "ca.key").exists():
+        raise ValueError(
+            f"{home}: expected the server's directory, got one with ca.crt, as nodes have, without ca.key; "
+            "choose another, or bring ca.key back"
+        )
     if (home / "ca.key").exists():
         authority = load_pem_private_key(files.check_secret(home / "ca.key").read_bytes(), None)
         assert isinstance(authority, ec.EllipticCurvePrivateKey)
@@ -105,6 +110,26 @@ def check_server(home: Path) -> None:
         raise ValueError(
             f"{home / 'server.crt'}: expected a certificate signed by ca.crt, got another's"
         ) from None
+
+
+def check_address(home: Path, host: str) -> None:
+    """Refuse an address that the server's certificate is not for, as its callers would: by shaking hands."""
+    answers, calls = ssl.MemoryBIO(), ssl.MemoryBIO()
+    trusting = ssl.create_default_context(cafile=str(home / "ca.crt"))
+    caller = trusting.wrap_bio(answers, calls, server_hostname=host)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(home / "server.crt", home / "server.key")
+    server = context.wrap_bio(calls, answers, server_side=True)
+    for side in (caller, server, caller):
+        try:
+            side.do_handshake()
+        except ssl.SSLWantReadError:
+            continue
+        except ssl.SSLCertVerificationError as error:
+            raise ValueError(
+                f"address: expected one that {home / 'server.crt'} is for, got {host}: "
+                f"{error.verify_message}; fedsarsa deploy keys server --host {host} makes a new certificate"
+            ) from None
 
 
 def check_authority(path: Path) -> Path:

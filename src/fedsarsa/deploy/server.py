@@ -32,12 +32,13 @@ def serve(path: Path, home: Path, host: str, port: int, insecure: bool, say: Say
     home = files.private_directory(home)
     if insecure and not keys.is_loopback(host):
         raise ValueError(f"insecure: expected a loopback address without TLS and node keys, got {host}")
+    here = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     admitted: dict[int, bytes] = {}
     if not insecure:
         keys.check_server(home)
+        keys.check_address(home, here)
         admitted = _read_nodes(home, settings, say)
     check_free(host, port)
-    here = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     place = "[{}]:{}" if ":" in host else "{}:{}"
     address = place.format(here, port)
     authority = None if insecure else home / "ca.crt"
