@@ -189,7 +189,8 @@ def test_how_many_replies_a_rule_needs(server, tmp_path, rule, fewest):
 
 
 @pytest.mark.parametrize(
-    ("agents", "fraction", "size"), [(100, 0.07, 7), (100, 0.55, 55), (25, 0.28, 7), (3, 0.5, 2), (7, 1e-05, 1)]
+    ("agents", "fraction", "size"),
+    [(100, 0.07, 7), (100, 0.55, 55), (25, 0.28, 7), (3, 0.5, 2), (7, 1e-5, 1)],
 )
 def test_a_fraction_is_the_one_that_was_written(tmp_path, agents, fraction, size):
     assert rules.sample_size(robust(tmp_path, f"[server]\nfraction = {fraction}\n", agents)) == size

@@ -197,10 +197,12 @@ class Federation:
                 f"server.at_least: expected at most the {self.agents} agents, got {self.server.at_least}"
             )
         if self.server.fewest > self.agents:
-            given = {"krum": f" against {self.server.malicious} malicious agents"}
-            given["trimmed-mean"] = f" with trim = {self.server.trim:g}"
+            told = {
+                "krum": f"krum against {self.server.malicious} malicious agents",
+                "trimmed-mean": f"trimmed-mean with trim = {self.server.trim:g}",
+            }
             raise ValueError(
-                f"server.rule: {self.server.rule}{given.get(self.server.rule, '')} needs at least "
+                f"server.rule: {told.get(self.server.rule, self.server.rule)} needs at least "
                 f"{self.server.fewest} agents, got {self.agents}"
             )
 
