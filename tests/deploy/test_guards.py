@@ -342,3 +342,18 @@ def test_orders_that_fail_are_one_sentence():
     refusing = pytest.raises(RuntimeError, match="the SuperLink refuses StartRun: 503 for some reason")
     with answering(503) as port, control.orders(f"127.0.0.1:{port}", None, SECRET) as orders, refusing:
         orders.run(b"", {})
+
+
+def test_a_late_reply_does_not_hold_up_the_next_ones():
+    """Flower pushes what there is, once for a question: first the late reply to an older one, then ours."""
+    ready = [["late"], ["other", "asked"], ["next"]]
+    pushed = []
+
+    def push(*, send, store):
+        for name in ready.pop(0):
+            send(SimpleNamespace(metadata=SimpleNamespace(reply_to_message_id=name)), store)
+
+    pushing = guards.until_answered(push, ["old", "asked"])
+    pushing(send=lambda message, store: pushed.append((message.metadata.reply_to_message_id, store)), store=1)
+    assert pushed == [("late", 1), ("other", 1), ("asked", 1)]
+    assert ready == [["next"]]

@@ -10,6 +10,8 @@ where every user of the machine can read it. So
 - this SuperLink takes from a node what it replies to the server, and nothing that it says to other nodes,
   in the server's name or in theirs, which Flower would hand on;
 - this SuperNode runs the app of the installed fedsarsa and no other code, whatever it is sent;
+- this SuperNode waits neither for hours for a question whose sender died while sending it, nor with a reply
+  for the next question;
 - this SuperExec gives tokens to the processes it starts as an open file without a name.
 
     python -m fedsarsa.deploy.guards superlink ARGUMENTS
@@ -23,12 +25,14 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable, MutableMapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 FLEET, RUNTIME = "/v1/fleet/", "/v1/runtime/"
 SECRET_FILE = "--superexec-auth-secret-file"  # Flower's option
 SECRET_HEADER = "x-fedsarsa-secret"
+UPLOAD = 10.0  # seconds that a SuperNode waits for the parts of a question
 
 Scope = MutableMapping[str, Any]
 App = Callable[[Scope, Any, Any], Awaitable[None]]
@@ -104,6 +108,26 @@ class NotOursError(Exception):
     """The SuperLink sent an app that is not the installed fedsarsa's."""
 
 
+def until_answered(push: Callable[..., None], asked: list[str]) -> Callable[..., None]:
+    """Flower's ``_push_messages``, repeated until the reply to the last of ``asked`` is among those pushed.
+
+    Flower pushes whatever replies there are, once for every question. If one of them is the late reply to
+    an older question, all later ones would wait for the question after theirs.
+    """
+
+    def pushing(*, send: Callable[..., Any], **rest: Any) -> None:
+        sent = set()
+
+        def noted(message: Any, *more: Any) -> Any:
+            sent.add(message.metadata.reply_to_message_id)
+            return send(message, *more)
+
+        while asked[-1] not in sent:
+            push(send=noted, **rest)
+
+    return pushing
+
+
 def supernode() -> None:
     """Run ``flower-supernode``, guarded."""
     from flwr.app import Error, Message
@@ -113,13 +137,15 @@ def supernode() -> None:
 
     from fedsarsa.deploy import app
 
-    pull = inside._pull_and_store_message
+    pull, asked = inside._pull_and_store_message, [""]
 
     def guarded(*, receive: Callable[[], Any], get_fab: Callable[[str, int], Any], **rest: Any) -> int | None:
         received: list[Any] = []
 
         def noted() -> Any:
             received.append(receive())
+            if received[-1] is not None:
+                asked[:] = [received[-1][0].metadata.message_id]
             return received[-1]
 
         def only_ours(digest: str, run: int) -> Any:
@@ -138,6 +164,13 @@ def supernode() -> None:
             return int(message.metadata.run_id)
 
     inside._pull_and_store_message = guarded  # type: ignore[assignment]
+    inside._push_messages = until_answered(inside._push_messages, asked)
+    inside.pull_objects = partial(  # type: ignore[attr-defined]
+        inside.pull_objects,  # type: ignore[attr-defined]
+        max_time=UPLOAD,
+        initial_backoff=0.1,
+        backoff_cap=1.0,
+    )
     flower_supernode()
 
 
