@@ -46,6 +46,8 @@ def connect(address: str | None = None) -> None:
         if "RAY_AUTH_MODE" not in os.environ:
             # Ray listens on every interface: nobody without this token may use what is started here.
             os.environ["RAY_AUTH_MODE"], os.environ["RAY_AUTH_TOKEN"] = "token", secrets.token_hex(32)
+            # Ray has read its settings when it was imported.
+            ray._raylet.Config.initialize("")  # type: ignore[attr-defined]
     else:
         _knock(address)
         # At a port that answers, but not as Ray does: try once (some 40 s), not for many minutes.

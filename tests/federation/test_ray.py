@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 
@@ -169,3 +171,17 @@ def test_a_sweep_on_ray_stores_what_a_sweep_here_stores(cluster, tmp_path, monke
         pytest.raises(ValueError, match=r"cell with fleet.agents = 4.*: no such world"),
     ):
         on_ray.train(work, "local")
+
+
+def test_a_process_of_its_own_starts_its_own_ray():
+    """Nothing of Ray is in the environment, and no cluster runs that this process has joined."""
+    script = (
+        "import fedsarsa as fs\n"
+        "history = fs.FedSARSA().train(fs.paper.fleet(2), 20, 1, engine='ray')\n"
+        "print(history.settings is not None, history.data.attrs['engine'])"
+    )
+    bare = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=bare, capture_output=True, text=True, timeout=120
+    )
+    assert done.stdout.split() == ["True", "ray"], done.stderr[-2000:]
