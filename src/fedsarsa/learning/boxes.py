@@ -11,6 +11,7 @@ A basis function that is zero costs nothing: a map gives the active ones, as ind
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
@@ -104,14 +105,14 @@ class BoxMap:
         return np.repeat(self.basis.constant(value), self.stack)
 
 
-class ContinuousFeatures:
+class ContinuousFeatures(ABC):
     """What a user writes: features that become a basis once the number of inputs is known."""
 
     bounds: Bounds | None
 
+    @abstractmethod
     def on_box(self, inputs: int) -> Basis:
         """The basis for a number of inputs."""
-        raise NotImplementedError
 
     def on(self, states: int, actions: int) -> Any:
         """Finite worlds have no continuous observations."""

@@ -4,8 +4,10 @@ Short rounds lose more to waking threads than they win, so runs belong to one th
 Only a federation with long rounds and too few runs beside it is split by its agents.
 """
 
+import math
 import os
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
@@ -13,9 +15,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numba.core import event
+from numpy.typing import NDArray
 
 from fedsarsa._checks import Floats
-from fedsarsa.federation.engines.layout import Stretch
+from fedsarsa._numba import U64
+from fedsarsa.federation.engines.layout import Plan, Stretch
 from fedsarsa.federation.problem import RUNNING, Problem, State, Synchronisations
 from fedsarsa.learning.boxes import Integers
 from fedsarsa.learning.step_sizes import step_sizes_at
@@ -28,30 +32,46 @@ def available_cores() -> int:
     return os.cpu_count() or 1
 
 
-class CompiledEngine:
+class CompiledEngine(ABC):
     """Trains whole runs, or the agents of few runs, on ``threads`` threads (all cores if None).
 
+    ``first_agent`` is the number of the problem's first agent in the federation that it is a part of.
     ``long_round`` is the number of agent-steps per thread and round from which on agents are worth splitting.
     """
 
     name: ClassVar[str] = "cpu"
     long_round: ClassVar[int]
 
-    def __init__(self, problem: Problem, threads: int | None) -> None:
+    def __init__(self, problem: Problem, threads: int | None, first_agent: int) -> None:
         self.problem = problem
         self.threads = threads or available_cores()
+        self.first_agent = U64(first_agent)
 
+    def plan_for(self, world: NDArray[np.integer], cached: bool = False) -> Plan:
+        """What does not change while training, where ``world`` (N,) are the agents' worlds."""
+        problem = self.problem
+        return Plan(
+            world=world.astype(np.uint32),
+            schedule=problem.schedule_of.astype(np.uint32),
+            weights=np.array(problem.weights),
+            radius=math.inf if problem.radius is None else float(problem.radius),
+            offset=-1.0 if problem.average_offset is None else float(problem.average_offset),
+            seed=U64(problem.seed),
+            cached=cached,
+            redraws=problem.redraw_actions,
+        )
+
+    @abstractmethod
     def train_by_runs(
         self, state: State, step_sizes: Floats, stretch: Stretch, central: Floats, drift: Floats
     ) -> None:
         """Train, every run on one thread for the whole stretch."""
-        raise NotImplementedError
 
+    @abstractmethod
     def train_by_agents(
         self, state: State, step_sizes: Floats, stretch: Stretch, central: Floats, drift: Floats
     ) -> None:
         """Train, every round's agents shared out among the threads."""
-        raise NotImplementedError
 
     def advance(self, state: State, steps: int) -> Synchronisations:
         """Train every run for ``steps`` more steps, in place.

@@ -1,7 +1,5 @@
 """The compiled engine for control worlds: a run is a thread's."""
 
-import math
-
 import numpy as np
 
 from fedsarsa._checks import Floats
@@ -10,7 +8,7 @@ from fedsarsa.federation import episodic
 from fedsarsa.federation.engines import control_lanes, server
 from fedsarsa.federation.engines.compiled import CompiledEngine, announced, first_failures
 from fedsarsa.federation.engines.control_lanes import Bench, Control, Herd
-from fedsarsa.federation.engines.layout import Plan, Stretch, Team
+from fedsarsa.federation.engines.layout import Stretch, Team
 from fedsarsa.federation.episodic import EpisodicProblem
 from fedsarsa.federation.problem import RUNNING, State
 from fedsarsa.learning.episodic_layout import desk
@@ -30,8 +28,7 @@ class ControlEngine(CompiledEngine):
     def __init__(self, problem: EpisodicProblem, threads: int | None = None, first_agent: int = 0) -> None:
         fleet = problem.fleet
         assert isinstance(fleet, ControlFleet)
-        super().__init__(problem, threads)
-        self.first_agent = U64(first_agent)
+        super().__init__(problem, threads, first_agent)
         self.model = problem.model()
         self.control = Control(
             kind=fleet.world.kind,
@@ -40,16 +37,7 @@ class ControlEngine(CompiledEngine):
             steps=problem.steps,
             bins=problem.bins,
         )
-        self.plan = Plan(
-            world=np.arange(problem.agents, dtype=np.uint32),
-            schedule=problem.schedule_of.astype(np.uint32),
-            weights=np.array(problem.weights),
-            radius=math.inf if problem.radius is None else float(problem.radius),
-            offset=-1.0 if problem.average_offset is None else float(problem.average_offset),
-            seed=U64(problem.seed),
-            cached=False,
-            redraws=False,
-        )
+        self.plan = self.plan_for(np.arange(problem.agents))
 
     def start(self, state: State) -> None:
         """Begin every agent's first episode."""

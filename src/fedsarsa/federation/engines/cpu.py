@@ -1,14 +1,12 @@
 """The compiled engine for finite worlds: runs in teams, a thread per team."""
 
-import math
-
 import numpy as np
 
 from fedsarsa._checks import Floats
 from fedsarsa._numba import U64
 from fedsarsa.federation.engines import lanes
 from fedsarsa.federation.engines.compiled import CompiledEngine, announced, first_failures
-from fedsarsa.federation.engines.layout import Lanes, Plan, Stretch, Team, room
+from fedsarsa.federation.engines.layout import Lanes, Stretch, Team, room
 from fedsarsa.federation.problem import RUNNING, Problem, State
 from fedsarsa.learning.features import Aggregation
 from fedsarsa.learning.policies import Softmax
@@ -27,8 +25,7 @@ class CpuEngine(CompiledEngine):
     long_round = 20_000
 
     def __init__(self, problem: Problem, threads: int | None = None, first_agent: int = 0) -> None:
-        super().__init__(problem, threads)
-        self.first_agent = first_agent
+        super().__init__(problem, threads, first_agent)
         with announced():
             self.tables = tabulate(problem.fleet, problem.features, problem.policy)
         cached = (
@@ -36,16 +33,7 @@ class CpuEngine(CompiledEngine):
             and isinstance(problem.features, Aggregation)
             and problem.features.dim <= CACHE_COST * (problem.sync_every or problem.steps)
         )
-        self.plan = Plan(
-            world=problem.fleet.world_of.astype(np.uint32),
-            schedule=problem.schedule_of.astype(np.uint32),
-            weights=np.array(problem.weights),
-            radius=math.inf if problem.radius is None else float(problem.radius),
-            offset=-1.0 if problem.average_offset is None else float(problem.average_offset),
-            seed=U64(problem.seed),
-            cached=cached,
-            redraws=problem.redraw_actions,
-        )
+        self.plan = self.plan_for(problem.fleet.world_of, cached)
 
     def start(self, state: State) -> None:
         """Draw the first state of every agent, and its first action from Gamma(theta)."""
@@ -110,7 +98,7 @@ class CpuEngine(CompiledEngine):
         dim = self.problem.features.dim if self.plan.cached else 0
         return Team(
             first_run=U64(low),
-            first_agent=U64(self.first_agent),
+            first_agent=self.first_agent,
             theta=theta,
             states=state.states[low:high].reshape(-1),
             actions=state.actions[low:high].reshape(-1),

@@ -1,5 +1,6 @@
 """What every control world has in common: physics that are checked, packed for kernels, and printed."""
 
+from abc import ABC, abstractmethod
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -17,7 +18,7 @@ STATE = 4  # numbers that a state may have
 OBSERVATION = 6  # numbers that an observation may have
 
 
-class ControlWorld:
+class ControlWorld(ABC):
     """A world with continuous states: one agent's physics.
 
     Subclasses are frozen dataclasses; their fields are the physics, the defaults are Gymnasium's. What
@@ -70,14 +71,14 @@ class ControlWorld:
         return _checks.positive(label, value)
 
     @property
+    @abstractmethod
     def packed(self) -> tuple[float, ...]:
         """Physics and what follows from them, in the order that the world's compiled pieces read."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def bounds(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """Lowest and highest observation for features; observations beyond are clipped there."""
-        raise NotImplementedError
 
     @property
     def space(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -90,15 +91,16 @@ class ControlWorld:
         return None
 
     @property
+    @abstractmethod
     def reward_cap(self) -> float:
         """The largest absolute reward."""
-        raise NotImplementedError
 
     @property
     def label(self) -> str:
         """How messages call this world."""
         return type(self).__name__
 
+    @abstractmethod
     def paint(self, canvas: Any) -> None:
         """Give the physics that are seen to Gymnasium's own environment, which draws the picture."""
 
