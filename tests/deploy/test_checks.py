@@ -238,10 +238,10 @@ def test_what_overflows_is_turned_away_where_the_bound_keeps_nobody_out(server, 
         with_theta(reply, np.full(6, size)) if node == 201 and number > 1 else reply
     )
     made.train(grid)
-    assert min(made.examiner.bounds) == np.inf
+    assert min(made.attempt.examiner.bounds) == np.inf
     text = (made.home / ledger.ROUNDS).read_text()
     lines = [json.loads(line, parse_constant=pytest.fail) for line in text.splitlines()]
     assert [line["agents"] for line in lines[1:]] == [[0, 1, 2], [0, 2], [0, 2]]
     large = "its parameters are too large: the square of their norm overflows"
     assert all(line["rejected"] == {"agent 1": large} for line in lines[2:])
-    made.examiner._theta(Array(np.full(6, 1e153)), 1)
+    made.attempt.examiner._theta(Array(np.full(6, 1e153)), 1)

@@ -19,7 +19,8 @@ from flwr.serverapp.strategy import Strategy
 
 from fedsarsa._checks import Floats
 from fedsarsa.deploy import exchange, rules
-from fedsarsa.deploy.checks import Examiner, OddOneOutError, RejectedError, Reply
+from fedsarsa.deploy.attempt import Attempt
+from fedsarsa.deploy.checks import Examiner, Reply
 from fedsarsa.deploy.config import Federation
 from fedsarsa.deploy.ledger import Ledger
 from fedsarsa.deploy.roster import Roster
@@ -57,13 +58,10 @@ class FedSarsaStrategy(Strategy):
         self.roster = Roster(self.standing.nodes, keys)
         if self.standing.privacy:
             rules.remember(self.rule, self.standing.privacy)
-        self.left_out: dict[int, str] = {}  # odd ones out, in attempts at this round
-        self.failed: set[int] = set()  # nodes that gave no sound reply in earlier attempts at this round
-        self.rejected: dict[str, str] = {}
-        self.turned_away: dict[str, str] = {}  # in attempts at this round that did not count
-        self.accepted: list[Reply] = []
-        self.asked: list[int] = []
-        self.missing: set[int] = set()
+        # Of the attempts at this round that did not count:
+        self.strangers: dict[int, str] = {}  # nodes that learn something else
+        self.failed: set[int] = set()  # nodes that gave no sound reply
+        self.turned_away: dict[str, str] = {}
         self.away = self.writing = 0.0  # seconds spent asking Flower for nodes, and on the ledger
         self.asking = 0.0  # seconds spent on this round
         self.warned = False
@@ -92,18 +90,18 @@ class FedSarsaStrategy(Strategy):
         Agents that are being started again refuse quickly, and must find the server still asking.
         """
         deadline = self.settings.server.deadline
-        self.turned_away, self.asking, pause, asked = {}, 0.0, PAUSE, 0.0
-        self.failed, self.left_out = set(), {}
+        self.turned_away, self.strangers, self.failed = {}, {}, set()
+        self.asking, pause, asked = 0.0, PAUSE, 0.0
         while not self._round(grid):
-            self.turned_away |= self.rejected
-            sound = {reply.number for reply in self.accepted}
-            heard = {node for node in self.asked if self.roster.agent(node) in sound}
-            self.failed |= set(self.asked) - heard
-            self.left_out = {node: why for node, why in self.left_out.items() if node not in heard}
+            attempt = self.attempt
+            self.turned_away |= attempt.rejected
+            self.failed |= set(attempt.asked) - attempt.sound
+            known = self.strangers | attempt.strangers
+            self.strangers = {node: why for node, why in known.items() if node not in attempt.sound}
             self._check_strangers()
             if self.asking >= PATIENCE * deadline:
-                silent = {self.roster.name(node): "no reply" for node in self.missing}
-                why = "".join(f"; {name}: {reason}" for name, reason in (self.rejected | silent).items())
+                silent = {self.roster.name(node): "no reply" for node in attempt.missing}
+                why = "".join(f"; {name}: {reason}" for name, reason in (attempt.rejected | silent).items())
                 raise RuntimeError(
                     f"round {self.standing.round + 1} was asked for {PATIENCE} deadlines of {deadline:g} "
                     f"seconds and never counted: {self._lacking()}{why}"
@@ -122,37 +120,33 @@ class FedSarsaStrategy(Strategy):
         messages = list(self.configure_train(number, arrays, ConfigRecord(), grid))
         sent = sum(len(exchange.request(message)) + arrays["theta"].shape[0] * 8 for message in messages)
         asked_at = time.perf_counter()
-        self.told: set[str] = set()
-        replies, unseen = exchange.exchange(grid, messages, self.settings.server.deadline, self._hear)
+        deadline = self.settings.server.deadline
+        replies, unseen = exchange.exchange(grid, messages, deadline, self.attempt.hear)
         answered_at = time.perf_counter()
         self.asking += answered_at - asked_at
         result, _ = self.aggregate_train(number, replies)
-        for name, reason in self.rejected.items():
-            self._tell(name, reason)
-        for node in sorted(self.missing):
-            self.say(f"round {number}: no reply from {self.roster.name(node)}")
         if result is None:
             self.say(f"round {number}: {self._lacking()}")
             return False
-        standing = self.standing
+        standing, attempt, accepted = self.standing, self.attempt, self.attempt.replies
         standing.privacy = rules.spent(self.rule)
         if standing.privacy:  # before anybody can see the noisy average: what is spent stays spent
             self.ledger.save(standing)
         standing.theta, standing.round = result["theta"].numpy(), number
-        standing.counted |= {reply.number: number for reply in self.accepted}
+        standing.counted |= dict.fromkeys(attempt.accepted, number)
         done = time.perf_counter()
         record: dict[str, Any] = {
             "round": number,
             "asked": len(messages),
-            "agents": sorted(reply.number for reply in self.accepted),
-            "missing": sorted(self.roster.name(node) for node in self.missing),
-            "rejected": self.turned_away | self.rejected,
+            "agents": list(attempt.accepted),
+            "missing": sorted(self.roster.name(node) for node in attempt.missing),
+            "rejected": self.turned_away | attempt.rejected,
             "moved": float(np.linalg.norm(standing.theta - before)),
             "bytes_sent": sent,
-            "bytes_received": sum(reply.bytes for reply in self.accepted),
+            "bytes_received": sum(reply.bytes for reply in accepted),
             "seconds": done - begun,
             "strategy_seconds": asked_at - begun - self.away + unseen + done - answered_at + self.writing,
-            "bridge_seconds": max(reply.seconds for reply in self.accepted),
+            "bridge_seconds": max(reply.seconds for reply in accepted),
         }
         if "epsilon" in standing.privacy:
             record["epsilon"] = standing.privacy["epsilon"]
@@ -163,38 +157,22 @@ class FedSarsaStrategy(Strategy):
         self.say(f"round {number}: agents {agents}; moved {record['moved']:.4g}{spent}")
         return True
 
-    def _hear(self, message: Message) -> None:
-        """Say at once what is wrong with a reply, which will be looked at again with the others."""
-        node = message.metadata.src_node_id
-        if node not in self.asked:
-            return
-        try:
-            self.examiner.examine(message)
-        except RejectedError as reason:
-            self._tell(self.roster.name(node), str(reason))
-
-    def _tell(self, name: str, reason: str) -> None:
-        """Say, once, who is left out."""
-        if name not in self.told:
-            self.say(f"round {self.examiner.number}: left {name} out: {reason}")
-        self.told.add(name)
-
     @property
     def _needed(self) -> int:
         return rules.needed(self.settings)
 
     def _lacking(self) -> str:
         """Why the last asking did not count."""
-        numbers = [reply.number for reply in self.accepted]
+        numbers = list(self.attempt.accepted)
         if len(numbers) >= self._needed and not self.weights[numbers].any():
             who = ", ".join(map(str, numbers))
             return f"only agents without weight have replied ({who}), and they have no average"
-        return f"{len(numbers)} sound replies of {len(self.asked)}, {self._needed} needed"
+        return f"{len(numbers)} sound replies of {len(self.attempt.asked)}, {self._needed} needed"
 
     def _check_strangers(self) -> None:
         """Give up at once if too many learn something else, which asking again does not change."""
-        if self.settings.agents - len(self.left_out) < self._needed:
-            strangers = self.left_out.items()
+        if self.settings.agents - len(self.strangers) < self._needed:
+            strangers = self.strangers.items()
             why = "; ".join(f"{self.roster.name(node)}: {reason}" for node, reason in strangers)
             raise RuntimeError(f"fewer than {self._needed} agents can take part; {why}")
 
@@ -250,11 +228,10 @@ class FedSarsaStrategy(Strategy):
             "terms": settings.terms,
             "patience": BRIDGE_SHARE * settings.server.deadline,
         }
-        self.asked = present
-        self.examiner = Examiner(
-            settings, self.standing.federation, server_round, np.array(arrays["theta"].numpy())
-        )
-        if not self.warned and (warning := self.examiner.warning()):
+        theta = np.array(arrays["theta"].numpy())
+        examiner = Examiner(settings, self.standing.federation, server_round, theta)
+        self.attempt = Attempt(present, examiner, self.roster, self.say)
+        if not self.warned and (warning := examiner.warning()):
             self.say(warning)
             self.warned = True
         messages = [
@@ -282,32 +259,16 @@ class FedSarsaStrategy(Strategy):
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """The projected average of the sound replies; None if they are too few."""
-        self.accepted, self.rejected, self.missing = [], {}, set(self.asked)
-        origin = {}
-        for message in sorted(replies, key=lambda message: message.metadata.src_node_id):
-            node = message.metadata.src_node_id
-            if message.has_error() and node not in self.asked:
-                continue  # the SuperLink says that somebody is not there
-            self.missing.discard(node)
-            try:
-                reply = self.examiner.examine(message)
-                self.roster.enter(node, reply.number, self.asked)
-            except RejectedError as reason:
-                self.rejected[self.roster.name(node)] = str(reason)
-                if isinstance(reason, OddOneOutError):
-                    self.left_out[node] = str(reason)
-                continue
-            origin[reply.number] = message
-            self.accepted.append(reply)
-        # Sums run over agents in their order, as in every engine.
-        self.accepted.sort(key=lambda reply: reply.number)
-        heard = sum(float(self.weights[reply.number]) for reply in self.accepted)
+        self.attempt.gather(replies)
+        accepted = self.attempt.accepted
+        heard = sum(float(self.weights[number]) for number in accepted)
         private = isinstance(self.rule, Private)
-        if len(self.accepted) < self._needed or heard == 0:
+        if len(accepted) < self._needed or heard == 0:
             if private:  # Flower forgets the round it was about to count
                 self.rule.aggregate_train(server_round, [])
             return None, None
-        checked = [self._checked(origin[reply.number], reply, private) for reply in self.accepted]
+        # Sums run over agents in their order, as in every engine.
+        checked = [self._checked(message, reply, private) for reply, message in accepted.values()]
         arrays, metrics = self.rule.aggregate_train(server_round, checked)
         if arrays is None:
             return None, None
@@ -318,7 +279,7 @@ class FedSarsaStrategy(Strategy):
         """The message with what was checked, and nothing else of what the agent sent."""
         theta = reply.theta
         if private:
-            theta = rules.clippable(theta, self.examiner.theta)
+            theta = rules.clippable(theta, self.attempt.examiner.theta)
         message.content = RecordDict(
             {
                 "arrays": ArrayRecord({"theta": Array(theta)}),
