@@ -37,6 +37,28 @@ CASES = {
 }
 
 
+CONTROL_CASES = {
+    "traces": fs.FedSARSA(fs.TileCoding(4, 3), fs.EpsilonGreedy(0.2), 0.2, 7, trace_decay=0.8),
+    "averaged": fs.FedSARSA(fs.FourierBasis(1), fs.Softmax(0.5), fs.LinearDecay(3.0, 9.0), 6),
+    "own steps": fs.FedSARSA(
+        fs.TileCoding(4, 3), fs.Softmax(0.5), [0.1, 0.2, 0.3, 0.2, 0.1], None, step_per_feature=True
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CONTROL_CASES)
+def test_blocks_of_control_worlds_are_the_whole_fleet(case):
+    # Short episodes, many of which go on from one round to the next.
+    group = fs.control.fleet("CartPole", 5, spread=0.3, noise=0.01, time_limit=15)
+    one, two = (
+        CONTROL_CASES[case].train(group, 80, runs=2, seed=4, engine=engine, threads=2)
+        for engine in ("reference", "ray")
+    )
+    assert one.episodes.sum() >= 2 * 5 * (80 // 15)
+    for name in one.data:
+        np.testing.assert_allclose(two.data[name], one.data[name], rtol=1e-12, atol=1e-12, err_msg=name)
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_blocks_of_agents_are_the_whole_federation(case):
     algo = CASES[case]

@@ -7,7 +7,6 @@ from typing import ClassVar, Protocol
 from fedsarsa import _checks
 from fedsarsa.federation.episodic import EpisodicProblem
 from fedsarsa.federation.problem import Problem, State, Synchronisations
-from fedsarsa.worlds.control import ControlFleet
 from fedsarsa.worlds.gym import GymFleet
 
 
@@ -37,13 +36,15 @@ def resolve(name: str, fleet: object = None) -> str:
         return "gym"
     if name == "gym" and fleet is not None:
         raise ValueError(f"engine 'gym' is for environments of Gymnasium (GymFleet), got {fleet!r}")
-    if name == "ray" and isinstance(fleet, ControlFleet):
-        raise ValueError(f"engine 'ray' is for finite worlds, got {fleet!r}")
     return "cpu" if name == "auto" else name
 
 
 def build(name: str, problem: Problem, threads: int | None) -> Engine:
     """The engine ``name`` for a problem."""
+    if name == "ray":
+        from fedsarsa.federation.engines.ray import RayEngine
+
+        return RayEngine(problem, threads)
     if isinstance(problem, EpisodicProblem):
         if name == "gym":
             from fedsarsa.federation.engines.gym import GymEngine
@@ -60,10 +61,6 @@ def build(name: str, problem: Problem, threads: int | None) -> Engine:
         from fedsarsa.federation.engines.reference import ReferenceEngine
 
         return ReferenceEngine(problem)
-    if name == "ray":
-        from fedsarsa.federation.engines.ray import RayEngine
-
-        return RayEngine(problem, threads)
     from fedsarsa.federation.engines.cpu import CpuEngine
 
     return CpuEngine(problem, threads)

@@ -62,6 +62,10 @@ class CompiledEngine(ABC):
         )
 
     @abstractmethod
+    def start(self, state: State) -> None:
+        """Draw the first state of every agent, and its first action from Gamma(theta)."""
+
+    @abstractmethod
     def train_by_runs(
         self, state: State, step_sizes: Floats, stretch: Stretch, central: Floats, drift: Floats
     ) -> None:
@@ -73,6 +77,14 @@ class CompiledEngine(ABC):
     ) -> None:
         """Train, every round's agents shared out among the threads."""
 
+    @abstractmethod
+    def local_steps(self, state: State, step_sizes: Floats, stretch: Stretch) -> Integers:
+        """A round, or a part of one, without its server, in place; when each run failed in it, (R,)."""
+
+    def step_sizes(self, t: int, steps: int) -> Floats:
+        """The step sizes of every schedule, (schedules, steps), from step ``t`` on."""
+        return step_sizes_at(self.problem.schedules, np.arange(t, t + steps)) * self.problem.step_factor
+
     def advance(self, state: State, steps: int) -> Synchronisations:
         """Train every run for ``steps`` more steps, in place.
 
@@ -80,8 +92,7 @@ class CompiledEngine(ABC):
         """
         problem = self.problem
         stretch = stretch_of(problem, state.t, steps)
-        times = np.arange(state.t, state.t + steps)
-        step_sizes = step_sizes_at(problem.schedules, times) * problem.step_factor
+        step_sizes = self.step_sizes(state.t, steps)
         records = stretch.rounds if stretch.synchronises else 0
         central = np.empty((problem.runs, records, problem.features.dim))
         drift = np.empty((problem.runs, records))

@@ -11,6 +11,7 @@ from fedsarsa.federation.engines.control_lanes import Bench, Control, Herd
 from fedsarsa.federation.engines.layout import Stretch, Team
 from fedsarsa.federation.episodic import EpisodicProblem
 from fedsarsa.federation.problem import RUNNING, State
+from fedsarsa.learning.boxes import Integers
 from fedsarsa.learning.episodic_layout import desk
 from fedsarsa.worlds.control import ControlFleet
 from fedsarsa.worlds.control.world import pack
@@ -99,6 +100,15 @@ class ControlEngine(CompiledEngine):
             server.settle(
                 self.plan, team, stretch, k, benches[0].failed_at, benches[0].spread, central, drift
             )
+
+    def local_steps(self, state: State, step_sizes: Floats, stretch: Stretch) -> Integers:
+        """A round, or a part of one, without its server, in place; when each run failed in it, (R,)."""
+        team, herd, bench = self._team(state, ALL), self._herd(state, ALL), self._bench(self.problem.runs)
+        lanes = len(herd.theta)
+        control_lanes.local_steps(
+            self.control, self.model, self.plan, team, herd, 0, lanes, step_sizes, stretch, 0, bench
+        )
+        return bench.failed_at
 
     def _bench(self, runs: int) -> Bench:
         return Bench(desk(self.model), np.empty(self.problem.features.dim), np.full(runs, RUNNING, np.int64))

@@ -8,6 +8,7 @@ from fedsarsa.federation.engines import lanes
 from fedsarsa.federation.engines.compiled import CompiledEngine, announced, first_failures
 from fedsarsa.federation.engines.layout import Lanes, Stretch, Team, room
 from fedsarsa.federation.problem import RUNNING, Problem, State
+from fedsarsa.learning.boxes import Integers
 from fedsarsa.learning.features import Aggregation
 from fedsarsa.learning.policies import Softmax
 from fedsarsa.learning.tables import tabulate
@@ -91,6 +92,15 @@ class CpuEngine(CompiledEngine):
             self.share_out(steps, range(self.threads))
             rooms[0].failed_at[:] = first_failures([own.failed_at for own in rooms])
             lanes.settle(tables, plan, team, stretch, k, rooms[0], central, drift)
+
+    def local_steps(self, state: State, step_sizes: Floats, stretch: Stretch) -> Integers:
+        """A round, or a part of one, without its server, in place; when each run failed in it, (R,)."""
+        tables, runs = self.tables, self.problem.runs
+        team, learning = self._team(state, 0, runs), self._lanes(state, 0, runs)
+        working = room(tables, team)
+        count = len(learning.run)
+        lanes.local_steps(tables, self.plan, team, learning, 0, count, step_sizes, stretch, 0, working)
+        return working.failed_at
 
     def _team(self, state: State, low: int, high: int) -> Team:
         """The arrays of runs ``low`` to ``high``: views on ``state``."""

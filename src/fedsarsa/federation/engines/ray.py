@@ -15,24 +15,25 @@ from numpy.typing import NDArray
 
 from fedsarsa._checks import Floats
 from fedsarsa._ray import RETRIES, connect, ray, reason
-from fedsarsa.federation.engines import lanes
-from fedsarsa.federation.engines.compiled import stretch_of
+from fedsarsa.federation.engines.compiled import CompiledEngine, first_failures, stretch_of
+from fedsarsa.federation.engines.control import ControlEngine
 from fedsarsa.federation.engines.cpu import CpuEngine
-from fedsarsa.federation.engines.layout import room
 from fedsarsa.federation.engines.reference import project
+from fedsarsa.federation.episodic import EpisodicProblem
 from fedsarsa.federation.problem import RUNNING, Problem, State, average, first_state
 from fedsarsa.federation.problem import Synchronisations as Seen
-from fedsarsa.learning.step_sizes import step_sizes_at
+from fedsarsa.learning.boxes import Integers
 
 
 class Part(NamedTuple):
-    """What training changes of a block: local parameters (R, n, d), pairs (R, n), and so on, as in State."""
+    """What training changes of a block.
 
-    theta: Floats
-    states: NDArray[np.uint32]
-    actions: NDArray[np.uint32]
-    progress: Floats
-    failed_at: NDArray[np.int64]
+    ``arrays`` are those of `shares`; parameters that are the central ones may be missing. ``failed_at`` (R,)
+    says, as in `State`, which runs have failed before, and in an answer, which have failed now.
+    """
+
+    arrays: dict[str, NDArray[Any]]
+    failed_at: Integers
 
 
 class Block:
@@ -53,7 +54,7 @@ class Block:
         self._awake(held)
         state = self._state(part, 0)
         self.engine.start(state)
-        return self._part(state)
+        return Part(shares(state, ALL), state.failed_at)
 
     def steps(self, held: list[Any], part: Part, central: Floats | None, t: int, steps: int) -> Part:
         """``steps`` steps of one round from ``t`` on, from the central parameters (R, d) if given."""
@@ -62,35 +63,24 @@ class Block:
         if central is not None:
             state.theta[:] = central[:, None, :]
         engine = self.engine
-        learning = engine._lanes(state, 0, self.problem.runs)
-        team = engine._team(state, 0, self.problem.runs)
-        working = room(engine.tables, team)
-        sizes = step_sizes_at(self.problem.schedules, np.arange(t, t + steps))
-        stretch = stretch_of(self.problem, t, steps)
-        lanes.local_steps(
-            engine.tables, engine.plan, team, learning, 0, len(learning.run), sizes, stretch, 0, working
-        )
-        state.failed_at = working.failed_at
-        return self._part(state)
+        failed_at = engine.local_steps(state, engine.step_sizes(t, steps), stretch_of(self.problem, t, steps))
+        return Part(shares(state, ALL), failed_at)
 
     def _awake(self, held: list[Any]) -> None:
         if not hasattr(self, "engine"):
             self.problem: Problem = ray.get(held[0])
-            self.engine = CpuEngine(self.problem, threads=1, first_agent=self.first_agent)
+            kind: Any = ControlEngine if isinstance(self.problem, EpisodicProblem) else CpuEngine
+            self.engine: CompiledEngine = kind(self.problem, threads=1, first_agent=self.first_agent)
 
     def _state(self, part: Part, t: int) -> State:
         """The block's state; arrays from the object store cannot be written to, so these are copies."""
         state = first_state(self.problem, np.zeros(self.problem.features.dim))
         state.t = t
-        state.states[:], state.actions[:], state.failed_at[:] = part.states, part.actions, part.failed_at
-        if part.theta.size:
-            state.theta[:] = part.theta
-        if part.progress.size:
-            state.progress[:] = part.progress
+        state.failed_at[:] = part.failed_at
+        own = shares(state, ALL)
+        for name, array in part.arrays.items():
+            own[name][:] = array
         return state
-
-    def _part(self, state: State) -> Part:
-        return Part(state.theta, state.states, state.actions, state.progress, state.failed_at)
 
 
 class RayEngine:
@@ -159,19 +149,19 @@ class RayEngine:
 
     def _part(self, state: State, part: slice, with_theta: bool) -> Part:
         """What a block needs to know; parameters that are the central ones are left out."""
-        theta = state.theta[:, part] if with_theta else np.zeros(0)
-        progress = state.progress[:, part]
-        return Part(theta, state.states[:, part], state.actions[:, part], progress, state.failed_at)
+        arrays = shares(state, part)
+        if not with_theta:
+            del arrays["theta"]
+        return Part(arrays, state.failed_at)
 
-    def _take(self, state: State, calls: list[Any]) -> NDArray[np.int64]:
+    def _take(self, state: State, calls: list[Any]) -> Integers:
         """Put the blocks' answers in their places; the step at which each run failed."""
         answers = [self._answer(call, part, state.t) for call, part in zip(calls, self.parts, strict=True)]
         for part, answer in zip(self.parts, answers, strict=True):
-            state.theta[:, part], state.progress[:, part] = answer.theta, answer.progress
-            state.states[:, part], state.actions[:, part] = answer.states, answer.actions
-        seen = np.stack([answer.failed_at for answer in answers])
-        first = np.where(seen == RUNNING, np.iinfo(np.int64).max, seen).min(axis=0)
-        return np.where((seen == RUNNING).all(axis=0), RUNNING, first)
+            own = shares(state, part)
+            for name, array in answer.arrays.items():
+                own[name][:] = array
+        return first_failures([answer.failed_at for answer in answers])
 
     def _answer(self, call: Any, part: slice, t: int) -> Part:
         try:
@@ -206,6 +196,17 @@ class RayEngine:
         if state.failed_at[run] != RUNNING:
             theta[:] = state.central[run] = moved = np.nan
         return moved
+
+
+def shares(state: State, agents: slice) -> dict[str, NDArray[Any]]:
+    """What training changes of some agents: views on the state's arrays, (R, n, ...) each, by their names."""
+    own = {name: getattr(state, name) for name in ("theta", "states", "actions", "progress")}
+    if state.episodes is not None:
+        own |= vars(state.episodes)
+    return {name: array[:, agents] for name, array in own.items()}
+
+
+ALL = slice(None)
 
 
 def _cut(problem: Problem, part: slice) -> Problem:
