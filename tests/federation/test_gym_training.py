@@ -156,7 +156,7 @@ def test_continuous_actions_are_learned():
 def test_engines_and_worlds_must_fit():
     with pytest.raises(ValueError, match="engine must be 'gym' or 'auto'"):
         algorithm().train(fs.GymFleet([fs.GymWorld(Corridor)]), 10, engine="cpu")
-    with pytest.raises(ValueError, match="engine must be 'gym' or 'auto' .* got 'ray'"):
+    with pytest.raises(ValueError, match=r"engine must be 'gym' or 'auto' .* got 'ray'"):
         algorithm().train(fs.GymFleet([fs.GymWorld(Corridor)]), 10, engine="ray")
     with pytest.raises(ValueError, match="engine 'gym' is for environments"):
         algorithm().train(fs.control.fleet("CartPole", 1), 10, engine="gym")
