@@ -24,6 +24,7 @@ radius = 8.0
 steps = 70
 seed = 11
 """
+KEYS = {101: 0, 102: 1, 103: 2}  # nodes, and whose keys they have
 
 
 def request(settings, number, **changes):
