@@ -201,6 +201,8 @@ def main():
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--worlds", nargs="*", default=list(GOALS))
     arguments = parser.parse_args()
+    page = arguments.docs / "study.md"
+    before, _, rest = page.read_text().partition(BEGIN)  # first: a page that is not there costs no study
     folder = _files.writable_directory(arguments.docs / "study")
     sections = []
     for name in arguments.worlds:
@@ -212,8 +214,6 @@ def main():
         with _files.replacing(folder / f"{name}.png") as temporary:
             figure(name, results).savefig(temporary, format="png", dpi=150)
         sections.append(tables(name, results))
-    page = arguments.docs / "study.md"
-    before, _, rest = page.read_text().partition(BEGIN)
     with _files.replacing(page) as temporary:
         numbers = f"{BEGIN}\n\n" + "\n\n".join(sections) + f"\n\n{END}"
         temporary.write_text(before + numbers + rest.partition(END)[2])
