@@ -6,6 +6,8 @@ import secrets
 import socket
 from typing import TYPE_CHECKING
 
+from fedsarsa._version import __version__
+
 if TYPE_CHECKING:
     import ray
 else:
@@ -16,12 +18,14 @@ else:
             "this needs Ray, which is not installed; install it with: pip install 'fedsarsa[ray]'"
         ) from error
 
-__all__ = ["RETRIES", "connect", "ray", "reason"]
+__all__ = ["RETRIES", "check_version", "connect", "ray", "reason"]
 
 LOCAL = "local"
 # How often work whose worker died is begun again before that is an error.
 RETRIES = 3
 PATIENCE = 5.0  # seconds in which a cluster's port must answer
+
+_drawn: dict[str, str] = {}  # the token of a Ray that this process has started, as environment variables
 
 
 def connect(address: str | None = None) -> None:
@@ -45,17 +49,32 @@ def connect(address: str | None = None) -> None:
         dashboard = False
         if "RAY_AUTH_MODE" not in os.environ:
             # Ray listens on every interface: nobody without this token may use what is started here.
-            os.environ["RAY_AUTH_MODE"], os.environ["RAY_AUTH_TOKEN"] = "token", secrets.token_hex(32)
-            # Ray has read its settings when it was imported.
-            ray._raylet.Config.initialize("")  # type: ignore[attr-defined]
+            _drawn.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=secrets.token_hex(32))
+            os.environ.update(_drawn)
     else:
         _knock(address)
+        if _drawn and os.environ.get("RAY_AUTH_TOKEN") == _drawn["RAY_AUTH_TOKEN"]:
+            for name in _drawn:  # for a Ray that this process had before
+                del os.environ[name]
         # At a port that answers, but not as Ray does: try once (some 40 s), not for many minutes.
         os.environ.setdefault("RAY_gcs_server_port_wait_time_s", "1")
+    # Ray has read its settings when it was imported, and the token when it was last used.
+    ray._raylet.Config.initialize("")  # type: ignore[attr-defined]
+    ray._raylet.AuthenticationTokenLoader.instance().reset_cache()  # type: ignore[attr-defined]
     try:
         ray.init(address, include_dashboard=dashboard, log_to_driver=False, logging_level=logging.ERROR)
     except (ConnectionError, RuntimeError, ValueError) as error:
-        raise ValueError(f"ray: expected a cluster at {address}, got: {reason(error)}") from None
+        token = "" if "RAY_AUTH_MODE" in os.environ else "; if it asks for a token, set RAY_AUTH_MODE=token"
+        raise ValueError(f"ray: expected a cluster at {address}, got: {reason(error)}{token}") from None
+
+
+def check_version(wanted: str) -> None:
+    """On a worker: refuse to work for another version of fedsarsa."""
+    if wanted != __version__:
+        raise ValueError(
+            f"ray: expected fedsarsa {wanted} on every machine of the cluster, got {__version__} on "
+            f"{socket.gethostname()}"
+        )
 
 
 def reason(error: BaseException) -> str:
@@ -64,12 +83,16 @@ def reason(error: BaseException) -> str:
 
 
 def _is_at(here: str, address: str) -> bool:
-    """Whether the cluster at ``here`` is what ``address`` asks for; by its loopback address, too."""
+    """Whether the cluster at ``here`` is what ``address`` asks for, by whatever name of its machine."""
     own = str(ray.util.get_node_ip_address())  # type: ignore[no-untyped-call]
     if address == LOCAL:
         return here.rpartition(":")[0] == own
     host, _, port = address.rpartition(":")
-    return here == (f"{own}:{port}" if host in {"localhost", "127.0.0.1"} else address)
+    try:
+        host = socket.gethostbyname(host)
+    except OSError:
+        return False
+    return here == f"{own if host.startswith('127.') else host}:{port}"
 
 
 def _knock(address: str) -> None:

@@ -153,6 +153,8 @@ def sweep(
     from fedsarsa.experiments.progress import sweep_bar
     from fedsarsa.federation.training import Interrupted
 
+    if ray is not None and threads is not None:
+        raise ValueError(f"threads: expected none with --ray, where every cell has one core, got {threads}")
     with sweeps.opened(grid.load(config), out, say=console.print) as work:
         try:
             with sweep_bar(work) as report:
@@ -160,6 +162,7 @@ def sweep(
                     from fedsarsa.experiments import cluster
 
                     cluster.train(work, ray, report)
+                    report = sweeps.silent  # every cell is there, and was counted
                 outcomes = sweeps.run(work, summary.outcome(work), threads, report)
         except Interrupted:
             where = [] if ray is None else ["--ray", ray]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import fedsarsa as fs
-from fedsarsa.federation import checkpoint, engines
+from fedsarsa.federation import checkpoint, engines, training
 from fedsarsa.federation.engines.control import ControlEngine
 from fedsarsa.federation.problem import first_state
 from fedsarsa.worlds.control import WORLDS
@@ -139,6 +139,29 @@ def test_parameters_that_overflow_are_reported_alike():
     np.testing.assert_array_equal(states[0].failed_at, states[1].failed_at)
     assert (states[0].failed_at >= 0).all()
     assert np.isnan(states[1].theta).all()
+
+
+@pytest.mark.parametrize(
+    "algo",
+    [
+        fs.FedSARSA(fs.FourierBasis(1), fs.Softmax(0.5), 1e3, 10),
+        fs.FedSARSA(fs.TileCoding(4, 3), fs.EpsilonGreedy(0.2), 1e3, None, trace_decay=0.8),
+    ],
+    ids=["values overflow first", "in the middle of a round"],
+)
+def test_what_is_told_of_a_run_that_failed_does_not_depend_on_when_that_was_noticed(algo, monkeypatch):
+    group = fleet("CartPole", agents=5)
+    expected = algo.train(group, 400, runs=2, engine="reference")
+    assert (expected.failed_at.values > 60).all()
+    assert (expected.data["episodes"].sum(("agent", "bin")) > 10).all()  # before they failed
+    for threads, length in ((1, 10), (1, 400), (2, 100)):
+        monkeypatch.setattr(training, "FIRST_STRETCH", length * 5 * 2)
+        monkeypatch.setattr(training, "_adapted", lambda *_, length=length: length)
+        history = algo.train(group, 400, runs=2, threads=threads)
+        for name in expected.data:
+            np.testing.assert_allclose(
+                history.data[name], expected.data[name], rtol=1e-12, atol=1e-12, err_msg=name
+            )
 
 
 def parts():

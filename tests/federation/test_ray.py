@@ -6,11 +6,13 @@ import subprocess
 import sys
 import threading
 import time
+import types
 
 import numpy as np
 import pytest
 
 import fedsarsa as fs
+from fedsarsa.federation import training
 from tests.worlds_of_tests import dense_features, fleet
 
 pytestmark = pytest.mark.processes
@@ -21,9 +23,30 @@ def cluster():
     import ray
 
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="error")
+    ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="error")
     yield ray
     ray.shutdown()
+
+
+@pytest.fixture
+def engines_made(monkeypatch):
+    """The engines that a test builds."""
+    from fedsarsa.federation.engines.ray import RayEngine
+
+    made, build = [], RayEngine.__init__
+
+    def noted(self, problem, threads):
+        build(self, problem, threads)
+        made.append(self)
+
+    monkeypatch.setattr(RayEngine, "__init__", noted)
+    return made
+
+
+def process_of(block):
+    import ray
+
+    return ray.get(block.meet.remote(fs.__version__), timeout=60)
 
 
 CASES = {
@@ -37,24 +60,32 @@ CASES = {
 }
 
 
+def small_carts():
+    """Short episodes, many of which go on from one round to the next."""
+    return fs.control.fleet("CartPole", 5, spread=0.3, noise=0.01, time_limit=15)
+
+
 CONTROL_CASES = {
     "traces": fs.FedSARSA(fs.TileCoding(4, 3), fs.EpsilonGreedy(0.2), 0.2, 7, trace_decay=0.8),
     "averaged": fs.FedSARSA(fs.FourierBasis(1), fs.Softmax(0.5), fs.LinearDecay(3.0, 9.0), 6),
     "own steps": fs.FedSARSA(
         fs.TileCoding(4, 3), fs.Softmax(0.5), [0.1, 0.2, 0.3, 0.2, 0.1], None, step_per_feature=True
     ),
+    "weighted and projected": fs.FedSARSA(
+        fs.RBF(2), fs.Greedy(), 0.2, 5, 0.05, weights=[0.4, 0.1, 0.2, 0.2, 0.1], expected=True
+    ),
+    "failing": fs.FedSARSA(fs.FourierBasis(1), fs.Softmax(0.5), 1e9, 10),
 }
 
 
 @pytest.mark.parametrize("case", CONTROL_CASES)
 def test_blocks_of_control_worlds_are_the_whole_fleet(case):
-    # Short episodes, many of which go on from one round to the next.
-    group = fs.control.fleet("CartPole", 5, spread=0.3, noise=0.01, time_limit=15)
+    group = small_carts()
     one, two = (
         CONTROL_CASES[case].train(group, 80, runs=2, seed=4, engine=engine, threads=2)
         for engine in ("reference", "ray")
     )
-    assert one.episodes.sum() >= 2 * 5 * (80 // 15)
+    assert one.data["episodes"].sum() >= (80 // 15) * 10 or case == "failing"
     for name in one.data:
         np.testing.assert_allclose(two.data[name], one.data[name], rtol=1e-12, atol=1e-12, err_msg=name)
 
@@ -74,31 +105,141 @@ def test_blocks_of_agents_are_the_whole_federation(case):
     assert two.data.attrs["engine"] == "ray"
 
 
-def test_a_killed_worker_costs_a_round_and_changes_nothing(cluster, monkeypatch):
-    from fedsarsa.federation.engines.ray import RayEngine
+KILLED = {
+    "finite": (fs.FedSARSA(sync_every=500), fs.paper.fleet(6)),
+    "control": (
+        fs.FedSARSA(fs.TileCoding(4, 3), fs.EpsilonGreedy(0.2), 0.2, 500, trace_decay=0.8),
+        fs.control.fleet("CartPole", 6, spread=0.3),
+    ),
+}
 
-    algo, group = fs.FedSARSA(sync_every=500), fs.paper.fleet(6)
+
+@pytest.mark.parametrize("case", KILLED)
+def test_a_killed_worker_costs_a_round_and_changes_nothing(engines_made, monkeypatch, case):
+    algo, group = KILLED[case]
     expected = algo.train(group, 20_000, runs=2, engine="cpu")
     killed = []
-    build = RayEngine.__init__
 
-    def doomed(self, problem, threads):
-        build(self, problem, threads)
+    def kill(t):  # told after every stretch of rounds
+        if t >= 5_000 * (len(killed) + 1) and len(killed) < 2:
+            killed.append(process_of(engines_made[0].blocks[len(killed)]))
+            os.kill(killed[-1], signal.SIGKILL)
 
-        def kill():
-            for block in self.blocks:
-                time.sleep(0.2)
-                process = cluster.get(block.process.remote())
-                os.kill(process, signal.SIGKILL)
-                killed.append(process)
-
-        threading.Thread(target=kill, daemon=True).start()
-
-    monkeypatch.setattr(RayEngine, "__init__", doomed)
-    history = algo.train(group, 20_000, runs=2, engine="ray", threads=2)
+    monkeypatch.setattr(training, "FIRST_STRETCH", 1000 * 6 * 2)
+    monkeypatch.setattr(training, "_adapted", lambda *_: 1000)
+    history = algo.train(group, 20_000, runs=2, engine="ray", threads=2, progress=kill)
     assert len(set(killed)) == 2
-    np.testing.assert_allclose(history.central, expected.central, rtol=0, atol=1e-12)
-    np.testing.assert_allclose(history.drift, expected.drift, rtol=1e-11, atol=1e-14)
+    for name in expected.data:
+        np.testing.assert_allclose(
+            history.data[name], expected.data[name], rtol=1e-11, atol=1e-12, err_msg=name
+        )
+
+
+def test_workers_of_a_training_given_up_are_gone(cluster, engines_made):
+    def stop(t):
+        raise RuntimeError("enough")
+
+    algo, group = fs.FedSARSA(), fs.paper.fleet(4)
+    with pytest.raises(RuntimeError, match="enough") as kept:  # as a notebook keeps the last traceback
+        algo.train(group, 100, runs=1, engine="ray", threads=2, progress=stop)
+    assert kept.tb is not None
+
+    def gone(block):
+        try:
+            process_of(block)
+        except cluster.exceptions.RayActorError:
+            return True
+        return False
+
+    until = time.monotonic() + 60
+    while not all(gone(block) for block in engines_made[0].blocks):
+        assert time.monotonic() < until
+        time.sleep(0.1)
+
+
+def test_a_training_goes_on_from_its_checkpoint(tmp_path, monkeypatch):
+    def stop(t):
+        if t >= 40:
+            raise RuntimeError("enough")
+
+    monkeypatch.setattr(training, "FIRST_STRETCH", 4 * 5 * 2)  # ends in the middle of rounds
+    monkeypatch.setattr(training, "_adapted", lambda *_: 4)
+    monkeypatch.setattr(training, "CHECKPOINT_SECONDS", -1.0)
+    algo, group = CONTROL_CASES["traces"], small_carts()
+    again = {"runs": 2, "engine": "ray", "threads": 2, "checkpoint": tmp_path / "checkpoint.nc"}
+    with pytest.raises(RuntimeError, match="enough"):
+        algo.train(group, 80, **again, progress=stop)
+    began = []
+    history = algo.train(group, 80, **again, progress=began.append)
+    assert began[0] > 30
+    expected = algo.train(group, 80, runs=2, engine="reference")
+    for name in expected.data:
+        np.testing.assert_allclose(
+            history.data[name], expected.data[name], rtol=1e-12, atol=1e-12, err_msg=name
+        )
+
+
+def test_cores_that_others_hold_are_waited_for_with_a_word(cluster, monkeypatch, capsys):
+    from fedsarsa.federation.engines import ray as engine
+
+    class Guest:
+        def here(self):
+            return True
+
+    def hold(cores):
+        guest = cluster.remote(num_cpus=cores)(Guest).remote()
+        assert cluster.get(guest.here.remote())
+        return guest
+
+    algo, group = fs.FedSARSA(), fs.paper.fleet(4)
+    guest = hold(1)  # one of two: the other is enough for any number of workers
+    algo.train(group, 20, runs=1, engine="ray", threads=3)
+    cluster.kill(guest)
+    assert "waiting" not in capsys.readouterr().err
+    guest = hold(2)
+    monkeypatch.setattr(engine, "PATIENCE", 0.5)
+    threading.Timer(2.0, cluster.kill, [guest]).start()
+    algo.train(group, 20, runs=1, engine="ray", threads=2)
+    assert "fedsarsa: waiting for 2 workers to start; the cluster may have no" in capsys.readouterr().err
+
+
+def test_every_machine_has_the_same_fedsarsa(monkeypatch, tmp_path):
+    from fedsarsa.experiments import cluster as on_ray
+    from fedsarsa.experiments import grid, sweep
+    from fedsarsa.federation.engines import ray as engine
+
+    def train():
+        fs.FedSARSA().train(fs.paper.fleet(2), 20, runs=1, engine="ray")
+
+    path = tmp_path / "sweep.toml"
+    path.write_text(SWEEP)
+
+    def train_cells():
+        with sweep.opened(grid.load(path), tmp_path / "out") as work:
+            on_ray.train(work, "local")
+
+    for module, work in ((engine, train), (on_ray, train_cells)):
+        with monkeypatch.context() as patch:
+            patch.setattr(module, "__version__", "0.0.1")
+            with pytest.raises(ValueError, match=r"expected fedsarsa 0.0.1 on every machine .*, got 0\."):
+                work()
+    # A module that only this process has, as fedsarsa is where workers lack it.
+    monkeypatch.setitem(
+        sys.modules, "fedsarsa_elsewhere", elsewhere := types.ModuleType("fedsarsa_elsewhere")
+    )
+    for module, name, work in ((engine, "Block", train), (on_ray, "_train", train_cells)):
+        theirs = (
+            types.new_class(name, (engine.Block,))
+            if name == "Block"
+            else types.FunctionType(on_ray._train.__code__, {}, name)
+        )
+        theirs.__module__, theirs.__qualname__ = elsewhere.__name__, name
+        setattr(elsewhere, name, theirs)
+        monkeypatch.setattr(module, name, theirs)
+        with pytest.raises(
+            ValueError, match=r"No module named 'fedsarsa_elsewhere'\); expected fedsarsa .* on every machine"
+        ):
+            work()
 
 
 def test_a_worker_that_always_dies_is_an_error_that_names_its_agents(monkeypatch, tmp_path):
@@ -145,33 +286,33 @@ def test_a_sweep_on_ray_stores_what_a_sweep_here_stores(cluster, tmp_path, monke
 
     path = tmp_path / "sweep.toml"
     path.write_text(SWEEP)
-    marker = tmp_path / "killed"
+    begun = tmp_path / "begun"
     train = on_ray._train
 
-    def deadly(config, folder):  # the first worker that begins a cell is killed in the middle of it
+    def deadly(config, folder, version):  # the first worker that begins a cell is killed in the middle of it
         import os
         import signal
 
-        if not marker.exists():
-            marker.touch()
+        with begun.open("a") as file:
+            file.write(".")
+        if begun.stat().st_size == 1:
             os.kill(os.getpid(), signal.SIGKILL)
-        return train(config, folder)
+        return train(config, folder, version)
 
     monkeypatch.setattr(on_ray, "_train", deadly)
     with sweep.opened(grid.load(path), tmp_path / "ray") as work:
-        on_ray.train(work, "local")
-        there = sweep.run(work, lambda cell, history: history.data)
-    assert marker.exists()
+        reported = []
+        on_ray.train(work, "local", lambda steps=0, cells=0: reported.append(cells))
+        assert sum(reported) == 8
+        assert begun.read_text() == "." * 9  # every cell once, and once more the one whose worker was killed
+        there = [work.history(cell).data for cell in work.grid.cells]  # all are stored
     with sweep.opened(grid.load(path), tmp_path / "here") as work:
         here = sweep.run(work, lambda cell, history: history.data)
     assert len(there) == 8
     for one, two in zip(there, here, strict=True):
         assert one.equals(two)
 
-    # What came from the cluster is taken as it is: nothing was trained again.
-    assert not list((tmp_path / "ray").glob("*damaged*"))
-
-    def fatal(config, folder):
+    def fatal(config, folder, version):
         import os
         import signal
 
@@ -184,7 +325,7 @@ def test_a_sweep_on_ray_stores_what_a_sweep_here_stores(cluster, tmp_path, monke
     ):
         on_ray.train(work, "local")
 
-    def failing(config, folder):
+    def failing(config, folder, version):
         raise ValueError("no such world")
 
     monkeypatch.setattr(on_ray, "_train", failing)

@@ -102,8 +102,40 @@ def test_the_engine_joins_the_cluster_that_the_environment_names(cluster, tmp_pa
     assert f":{port}; expected that, got 127.0.0.1:1" in done.stdout
 
 
+NOT_HERE = """
+from fedsarsa.cli import main
+from fedsarsa.experiments import sweep
+sweep.train = None  # no cell is trained in this process
+main()
+"""
+
+
+AFTER_ANOTHER = """
+import os, ray
+import fedsarsa as fs
+def train():
+    fs.FedSARSA().train(fs.paper.fleet(2), 20, runs=1, engine="ray")
+    print(ray.get_runtime_context().gcs_address)
+    ray.shutdown()
+train()
+os.environ.update(THERE)
+train()
+for name in THERE:
+    del os.environ[name]
+train()
+"""
+
+
+def test_a_cluster_can_be_joined_after_a_ray_of_ones_own_and_left_again(cluster):
+    address, access = cluster
+    done = python(AFTER_ANOTHER.replace("THERE", repr({**access, "RAY_ADDRESS": address})), {})
+    assert done.returncode == 0, done.stderr
+    port = address.partition(":")[2]
+    assert [line.endswith(port) for line in done.stdout.split()] == [False, True, False]
+
+
 def sweep(path, out, address, environment):
-    command = [sys.executable, "-m", "fedsarsa", "sweep", path, "--out", out, "--ray", address]
+    command = [sys.executable, "-c", NOT_HERE, "sweep", path, "--out", out, "--ray", address]
     return subprocess.run(
         command,
         env={**os.environ, **environment},
@@ -120,7 +152,7 @@ def test_a_sweep_runs_on_the_cluster_at_an_address(cluster, tmp_path):
     path.write_text(SWEEP)
     done = sweep(path, tmp_path / "out", address, access)
     assert done.returncode == 0, done.stderr
-    assert not list((tmp_path / "out").glob("*damaged*"))
+    assert "8 of 8 cells" in done.stderr
     # Nobody without the token.
     wrong = {**access, "RAY_AUTH_TOKEN": secrets.token_hex(32)}
     done = sweep(path, tmp_path / "other", address, wrong)

@@ -10,7 +10,8 @@ from typing import Any
 
 import xarray as xr
 
-from fedsarsa._ray import RETRIES, connect, ray, reason
+from fedsarsa._ray import RETRIES, check_version, connect, ray, reason
+from fedsarsa._version import __version__
 from fedsarsa.experiments.config import Config
 from fedsarsa.experiments.grid import Cell
 from fedsarsa.experiments.sweep import MARK, Report, Sweep, silent
@@ -33,17 +34,18 @@ def train(sweep: Sweep, address: str, report: Report = silent) -> None:
     for cell in missing:
         if cell.config.training.engine == "ray":
             raise ValueError(f"cell with {cell}: training.engine must be for one core with --ray, got 'ray'")
+    report(cells=len(sweep.grid.cells) - len(missing))
     task: Any = ray.remote(num_cpus=1, max_retries=RETRIES)(_train)
     folder = sweep.grid.folder.absolute()
     with held_interrupt() as pressed:
         order = sorted(missing, key=lambda cell: -cell.work)
-        calls: dict[Any, Cell] = {task.remote(cell.config, folder): cell for cell in order}
+        calls: dict[Any, Cell] = {task.remote(cell.config, folder, __version__): cell for cell in order}
         try:
             while calls and not pressed.is_set():
                 for call in ray.wait(list(calls), timeout=LOOK)[0]:
                     cell = calls.pop(call)
                     _store(sweep, cell, call)
-                    report(steps=cell.work)
+                    report(steps=cell.work, cells=1)
         finally:
             for call in calls:
                 ray.cancel(call, force=True)
@@ -51,8 +53,9 @@ def train(sweep: Sweep, address: str, report: Report = silent) -> None:
         raise Interrupted("interrupted")
 
 
-def _train(config: Config, folder: Path) -> xr.Dataset:
+def _train(config: Config, folder: Path, version: str) -> xr.Dataset:
     """One cell, on the machine where a worker is; worlds in files must be there too."""
+    check_version(version)
     settings = config.training.model_dump(exclude={"threads"})
     fleet = config.fleet.build(folder)
     return config.algorithm.build().train(fleet, **settings, threads=1).data
@@ -65,11 +68,20 @@ def _store(sweep: Sweep, cell: Cell, call: Any) -> None:
         cause = error.cause
         if isinstance(cause, ValueError | TypeError | OSError):
             raise ValueError(f"cell with {cell}: {cause}") from None
+        why = reason(error)
+        if isinstance(cause, ray.exceptions.RaySystemError) or why.startswith("ModuleNotFoundError"):
+            raise ValueError(
+                f"cell with {cell}: no worker can begin it ({why}); "
+                f"expected fedsarsa {__version__} on every machine of the cluster"
+            ) from None
         raise
-    except ray.exceptions.RayError as error:
+    except ray.exceptions.WorkerCrashedError as error:
         raise ValueError(
             f"cell with {cell}: its worker died, and again when begun anew (up to {RETRIES} times): "
             f"{reason(error)}"
         ) from None
+    except ray.exceptions.RayError as error:
+        raise ValueError(f"cell with {cell}: the cluster failed: {reason(error)}") from None
     data.attrs[MARK] = cell.digest()
     History(data).save(sweep.store.path(cell.number))
+    sweep.store.checkpoint(cell.number).unlink(missing_ok=True)  # of a sweep that was begun here

@@ -189,14 +189,19 @@ def flock(episodes: Episodes, actions: NDArray[np.uint32], runs: slice) -> episo
     return episodic_layout.Flock(actions=actions[runs].reshape(-1), **rows)
 
 
-def variables(problem: EpisodicProblem, episodes: Episodes) -> dict[str, Any]:
-    """How episodes went, labelled for a history."""
+def variables(problem: EpisodicProblem, episodes: Episodes, failed_at: Integers) -> dict[str, Any]:
+    """How episodes went, labelled for a history; of runs that failed, in the bins before they did.
+
+    Until a failure is noticed, some engines take more steps than others. What they see then is not told.
+    """
     dims = ("run", "agent", "bin")
+    last = np.where(failed_at == RUNNING, problem.bins, failed_at * problem.bins // problem.steps)
+    told = np.arange(problem.bins) < last[:, None, None]
     return {
-        "episodes": (dims, episodes.episodes),
-        "returns": (dims, episodes.returns),
-        "lengths": (dims, episodes.lengths),
+        "episodes": (dims, np.where(told, episodes.episodes, 0)),
+        "returns": (dims, np.where(told, episodes.returns, 0.0)),
+        "lengths": (dims, np.where(told, episodes.lengths, 0)),
         "bin_end": ("bin", -(-np.arange(1, problem.bins + 1) * problem.steps // problem.bins)),
-        "clipped": (("run", "agent"), episodes.clipped),
+        "clipped": (("run", "agent"), np.where(failed_at[:, None] == RUNNING, episodes.clipped, 0)),
         "stopped_at": (("run", "agent"), episodes.stopped_at),
     }

@@ -283,7 +283,7 @@ def _history(
     if averaged is not None:
         variables["averaged"] = (("run", "d"), averaged)
     if isinstance(problem, EpisodicProblem) and state.episodes is not None:
-        variables |= episode_variables(problem, state.episodes)
+        variables |= episode_variables(problem, state.episodes, failed_at)
     attributes = {
         "fedsarsa_file": KIND,
         "fedsarsa_version": __version__,

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from fedsarsa._checks import Floats
 from fedsarsa._numba import U64
-from fedsarsa.federation.engines.layout import Plan, Stretch
+from fedsarsa.federation.engines.layout import Plan, Stretch, Team
 from fedsarsa.federation.problem import RUNNING, Problem, State, Synchronisations
 from fedsarsa.learning.boxes import Integers
 from fedsarsa.learning.step_sizes import step_sizes_at
@@ -32,7 +32,42 @@ def available_cores() -> int:
     return os.cpu_count() or 1
 
 
-class CompiledEngine(ABC):
+class StretchEngine(ABC):
+    """Trains stretch by stretch: whole rounds, or a part of one."""
+
+    name: ClassVar[str]
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+
+    @abstractmethod
+    def start(self, state: State) -> None:
+        """Draw the first state of every agent, and its first action from Gamma(theta)."""
+
+    @abstractmethod
+    def train(self, state: State, stretch: Stretch, central: Floats, drift: Floats) -> None:
+        """Take all steps of a stretch; ``central`` (R, m, d) and ``drift`` (R, m) record the server's."""
+
+    def advance(self, state: State, steps: int) -> Synchronisations:
+        """Train every run for ``steps`` more steps, in place.
+
+        Either whole rounds, or a part of one round, which may end with its synchronisation.
+        """
+        problem = self.problem
+        stretch = stretch_of(problem, state.t, steps)
+        records = stretch.rounds if stretch.synchronises else 0
+        central = np.empty((problem.runs, records, problem.features.dim))
+        drift = np.empty((problem.runs, records))
+        self.train(state, stretch, central, drift)
+        learning = state.failed_at == RUNNING
+        if stretch.synchronises:
+            state.theta[learning] = state.central[learning, None, :]
+        state.theta[~learning] = np.nan
+        state.t += steps
+        return Synchronisations(central, drift)
+
+
+class CompiledEngine(StretchEngine):
     """Trains whole runs, or the agents of few runs, on ``threads`` threads (all cores if None).
 
     ``first_agent`` is the number of the problem's first agent in the federation that it is a part of.
@@ -43,27 +78,9 @@ class CompiledEngine(ABC):
     long_round: ClassVar[int]
 
     def __init__(self, problem: Problem, threads: int | None, first_agent: int) -> None:
-        self.problem = problem
+        super().__init__(problem)
         self.threads = threads or available_cores()
         self.first_agent = U64(first_agent)
-
-    def plan_for(self, world: NDArray[np.integer], cached: bool = False) -> Plan:
-        """What does not change while training, where ``world`` (N,) are the agents' worlds."""
-        problem = self.problem
-        return Plan(
-            world=world.astype(np.uint32),
-            schedule=problem.schedule_of.astype(np.uint32),
-            weights=np.array(problem.weights),
-            radius=math.inf if problem.radius is None else float(problem.radius),
-            offset=-1.0 if problem.average_offset is None else float(problem.average_offset),
-            seed=U64(problem.seed),
-            cached=cached,
-            redraws=problem.redraw_actions,
-        )
-
-    @abstractmethod
-    def start(self, state: State) -> None:
-        """Draw the first state of every agent, and its first action from Gamma(theta)."""
 
     @abstractmethod
     def train_by_runs(
@@ -85,28 +102,14 @@ class CompiledEngine(ABC):
         """The step sizes of every schedule, (schedules, steps), from step ``t`` on."""
         return step_sizes_at(self.problem.schedules, np.arange(t, t + steps)) * self.problem.step_factor
 
-    def advance(self, state: State, steps: int) -> Synchronisations:
-        """Train every run for ``steps`` more steps, in place.
-
-        Either whole rounds, or a part of one round, which may end with its synchronisation.
-        """
-        problem = self.problem
-        stretch = stretch_of(problem, state.t, steps)
-        step_sizes = self.step_sizes(state.t, steps)
-        records = stretch.rounds if stretch.synchronises else 0
-        central = np.empty((problem.runs, records, problem.features.dim))
-        drift = np.empty((problem.runs, records))
-        work = problem.agents * problem.runs * stretch.steps
-        split = problem.runs < self.threads and work >= self.long_round * self.threads
+    def train(self, state: State, stretch: Stretch, central: Floats, drift: Floats) -> None:
+        """Take all steps of a stretch, whichever way is faster."""
+        step_sizes = self.step_sizes(stretch.t, stretch.rounds * stretch.steps)
+        work = self.problem.agents * self.problem.runs * stretch.steps
+        split = self.problem.runs < self.threads and work >= self.long_round * self.threads
         with announced():
             train = self.train_by_agents if split else self.train_by_runs
             train(state, step_sizes, stretch, central, drift)
-        learning = state.failed_at == RUNNING
-        if stretch.synchronises:
-            state.theta[learning] = state.central[learning, None, :]
-        state.theta[~learning] = np.nan
-        state.t += steps
-        return Synchronisations(central, drift)
 
     @cached_property
     def _pool(self) -> ThreadPoolExecutor:
@@ -120,6 +123,41 @@ class CompiledEngine(ABC):
             return
         for _ in self._pool.map(function, items):
             pass
+
+
+def plan_of(problem: Problem, world: NDArray[np.integer], cached: bool = False) -> Plan:
+    """What does not change while training, where ``world`` (N,) are the agents' worlds."""
+    return Plan(
+        world=world.astype(np.uint32),
+        schedule=problem.schedule_of.astype(np.uint32),
+        weights=np.array(problem.weights),
+        radius=math.inf if problem.radius is None else float(problem.radius),
+        offset=-1.0 if problem.average_offset is None else float(problem.average_offset),
+        seed=U64(problem.seed),
+        cached=cached,
+        redraws=problem.redraw_actions,
+    )
+
+
+def server_team(state: State, runs: slice, first_agent: int = U64(0)) -> Team:
+    """What the server reads and writes of some runs: views on ``state``. Pairs and caches are left out."""
+    nothing = np.empty(0, np.uint32)
+    return Team(
+        first_run=U64(runs.start or 0),
+        first_agent=first_agent,
+        theta=state.theta[runs].reshape(-1),
+        states=nothing,
+        actions=nothing,
+        central=state.central[runs],
+        weighted_sum=state.weighted_sum[runs],
+        progress=state.progress[runs].reshape(-1),
+        failed_at=state.failed_at[runs],
+        masses=np.empty((0, 0)),
+        base=np.empty(0),
+    )
+
+
+ALL = slice(None)  # runs, or agents
 
 
 def first_failures(seen: Sequence[Integers]) -> Integers:

@@ -3,12 +3,18 @@
 import numpy as np
 
 from fedsarsa._checks import Floats
-from fedsarsa._numba import U64
 from fedsarsa.federation import episodic
 from fedsarsa.federation.engines import control_lanes, server
-from fedsarsa.federation.engines.compiled import CompiledEngine, announced, first_failures
+from fedsarsa.federation.engines.compiled import (
+    ALL,
+    CompiledEngine,
+    announced,
+    first_failures,
+    plan_of,
+    server_team,
+)
 from fedsarsa.federation.engines.control_lanes import Bench, Control, Herd
-from fedsarsa.federation.engines.layout import Stretch, Team
+from fedsarsa.federation.engines.layout import Stretch
 from fedsarsa.federation.episodic import EpisodicProblem
 from fedsarsa.federation.problem import RUNNING, State
 from fedsarsa.learning.boxes import Integers
@@ -38,7 +44,7 @@ class ControlEngine(CompiledEngine):
             steps=problem.steps,
             bins=problem.bins,
         )
-        self.plan = self.plan_for(np.arange(problem.agents))
+        self.plan = plan_of(problem, np.arange(problem.agents))
 
     def start(self, state: State) -> None:
         """Begin every agent's first episode."""
@@ -53,7 +59,7 @@ class ControlEngine(CompiledEngine):
 
         def train(run: int) -> None:
             own = slice(run, run + 1)
-            team, herd = self._team(state, own), self._herd(state, own)
+            team, herd = server_team(state, own, self.first_agent), self._herd(state, own)
             bench = self._bench(1)
             control_lanes.train(
                 self.control,
@@ -74,7 +80,7 @@ class ControlEngine(CompiledEngine):
         self, state: State, step_sizes: Floats, stretch: Stretch, central: Floats, drift: Floats
     ) -> None:
         """Every round, all agents are shared out among the threads."""
-        team, herd = self._team(state, ALL), self._herd(state, ALL)
+        team, herd = server_team(state, ALL, self.first_agent), self._herd(state, ALL)
         benches = [self._bench(self.problem.runs) for _ in range(self.threads)]
         edges = np.linspace(0, len(herd.theta), self.threads + 1).astype(int).tolist()
         for k in range(stretch.rounds):
@@ -103,7 +109,11 @@ class ControlEngine(CompiledEngine):
 
     def local_steps(self, state: State, step_sizes: Floats, stretch: Stretch) -> Integers:
         """A round, or a part of one, without its server, in place; when each run failed in it, (R,)."""
-        team, herd, bench = self._team(state, ALL), self._herd(state, ALL), self._bench(self.problem.runs)
+        team, herd, bench = (
+            server_team(state, ALL, self.first_agent),
+            self._herd(state, ALL),
+            self._bench(self.problem.runs),
+        )
         lanes = len(herd.theta)
         control_lanes.local_steps(
             self.control, self.model, self.plan, team, herd, 0, lanes, step_sizes, stretch, 0, bench
@@ -123,23 +133,3 @@ class ControlEngine(CompiledEngine):
             theta=theta.reshape(lanes, -1),
             progress=progress.reshape(lanes, progress.shape[2]),
         )
-
-    def _team(self, state: State, runs: slice) -> Team:
-        """What the server reads and writes: views on ``state``."""
-        nothing = np.empty(0, np.uint32)
-        return Team(
-            first_run=U64(runs.start or 0),
-            first_agent=self.first_agent,
-            theta=state.theta[runs].reshape(-1),
-            states=nothing,
-            actions=nothing,
-            central=state.central[runs],
-            weighted_sum=state.weighted_sum[runs],
-            progress=state.progress[runs].reshape(-1),
-            failed_at=state.failed_at[runs],
-            masses=np.empty((0, 0)),
-            base=np.empty(0),
-        )
-
-
-ALL = slice(None)

@@ -144,10 +144,10 @@ def look(
 
 
 def draw(probabilities: Floats, word: int) -> int:
-    """A candidate: invert the cumulative distribution."""
+    """A candidate: invert the cumulative distribution; the last one where values have overflowed."""
     cumulative = np.cumsum(probabilities)
     target = random.plain_uniform(word) * cumulative[-1]
-    return int(np.searchsorted(cumulative, target, side="right"))
+    return min(int(np.searchsorted(cumulative, target, side="right")), len(cumulative) - 1)
 
 
 def take(

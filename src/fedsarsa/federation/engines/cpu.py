@@ -3,9 +3,14 @@
 import numpy as np
 
 from fedsarsa._checks import Floats
-from fedsarsa._numba import U64
 from fedsarsa.federation.engines import lanes
-from fedsarsa.federation.engines.compiled import CompiledEngine, announced, first_failures
+from fedsarsa.federation.engines.compiled import (
+    CompiledEngine,
+    announced,
+    first_failures,
+    plan_of,
+    server_team,
+)
 from fedsarsa.federation.engines.layout import Lanes, Stretch, Team, room
 from fedsarsa.federation.problem import RUNNING, Problem, State
 from fedsarsa.learning.boxes import Integers
@@ -34,7 +39,7 @@ class CpuEngine(CompiledEngine):
             and isinstance(problem.features, Aggregation)
             and problem.features.dim <= CACHE_COST * (problem.sync_every or problem.steps)
         )
-        self.plan = self.plan_for(problem.fleet.world_of, cached)
+        self.plan = plan_of(problem, problem.fleet.world_of, cached)
 
     def start(self, state: State) -> None:
         """Draw the first state of every agent, and its first action from Gamma(theta)."""
@@ -104,18 +109,10 @@ class CpuEngine(CompiledEngine):
 
     def _team(self, state: State, low: int, high: int) -> Team:
         """The arrays of runs ``low`` to ``high``: views on ``state``."""
-        theta = state.theta[low:high].reshape(-1)
         dim = self.problem.features.dim if self.plan.cached else 0
-        return Team(
-            first_run=U64(low),
-            first_agent=self.first_agent,
-            theta=theta,
+        return server_team(state, slice(low, high), self.first_agent)._replace(
             states=state.states[low:high].reshape(-1),
             actions=state.actions[low:high].reshape(-1),
-            central=state.central[low:high],
-            weighted_sum=state.weighted_sum[low:high],
-            progress=state.progress[low:high].reshape(-1),
-            failed_at=state.failed_at[low:high],
             masses=np.empty((high - low, dim)),
             base=np.empty(high - low),
         )

@@ -7,6 +7,7 @@ again, and nothing is lost, or counted twice, but the work of that round.
 
 import itertools
 import os
+import sys
 from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple
 
@@ -14,15 +15,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedsarsa._checks import Floats
-from fedsarsa._ray import RETRIES, connect, ray, reason
-from fedsarsa.federation.engines.compiled import CompiledEngine, first_failures, stretch_of
+from fedsarsa._ray import RETRIES, check_version, connect, ray, reason
+from fedsarsa._version import __version__
+from fedsarsa.federation.engines import server
+from fedsarsa.federation.engines.compiled import (
+    ALL,
+    CompiledEngine,
+    StretchEngine,
+    first_failures,
+    plan_of,
+    server_team,
+    stretch_of,
+)
 from fedsarsa.federation.engines.control import ControlEngine
 from fedsarsa.federation.engines.cpu import CpuEngine
-from fedsarsa.federation.engines.reference import project
+from fedsarsa.federation.engines.layout import Stretch
 from fedsarsa.federation.episodic import EpisodicProblem
-from fedsarsa.federation.problem import RUNNING, Problem, State, average, first_state
-from fedsarsa.federation.problem import Synchronisations as Seen
+from fedsarsa.federation.problem import Problem, State, first_state
 from fedsarsa.learning.boxes import Integers
+
+PATIENCE = 5.0  # seconds after which it is said what is waited for
+COMPILING = "workers compile the cpu engine, once on every machine, or their rounds are long"
 
 
 class Part(NamedTuple):
@@ -45,8 +58,9 @@ class Block:
     def __init__(self, first_agent: int) -> None:
         self.first_agent = first_agent
 
-    def process(self) -> int:
-        """The process it is in."""
+    def meet(self, version: str) -> int:
+        """The process it is in, if that has this version of fedsarsa."""
+        check_version(version)
         return os.getpid()
 
     def start(self, held: list[Any], part: Part) -> Part:
@@ -71,10 +85,11 @@ class Block:
             self.problem: Problem = ray.get(held[0])
             kind: Any = ControlEngine if isinstance(self.problem, EpisodicProblem) else CpuEngine
             self.engine: CompiledEngine = kind(self.problem, threads=1, first_agent=self.first_agent)
+            self.room = first_state(self.problem, np.zeros(self.problem.features.dim))
 
     def _state(self, part: Part, t: int) -> State:
-        """The block's state; arrays from the object store cannot be written to, so these are copies."""
-        state = first_state(self.problem, np.zeros(self.problem.features.dim))
+        """The block's state: a copy, as arrays from the object store cannot be written to."""
+        state = self.room
         state.t = t
         state.failed_at[:] = part.failed_at
         own = shares(state, ALL)
@@ -83,7 +98,7 @@ class Block:
         return state
 
 
-class RayEngine:
+class RayEngine(StretchEngine):
     """Trains a problem on ``threads`` actors (as many as the cluster has cores, unless given).
 
     It uses the Ray that this process is connected to, else the cluster that RAY_ADDRESS names, else one
@@ -93,19 +108,33 @@ class RayEngine:
     name: ClassVar[str] = "ray"
 
     def __init__(self, problem: Problem, threads: int | None = None) -> None:
-        self.problem = problem
+        super().__init__(problem)
         connect()
         cores = int(ray.cluster_resources().get("CPU", 1))  # type: ignore[no-untyped-call]
         blocks = max(1, min(threads or cores, problem.agents))
         edges = np.linspace(0, problem.agents, blocks + 1).astype(int).tolist()
         self.parts = [slice(low, high) for low, high in itertools.pairwise(edges)]
+        self.plan = plan_of(problem, np.arange(problem.agents))
         # Ray starts what was killed, however often, and makes each call again, RETRIES times: calls have no
-        # effects of their own.
-        share = min(1.0, cores / blocks)
-        actor: Any = ray.remote(num_cpus=share, max_restarts=-1, max_task_retries=RETRIES)(Block)
+        # effects of their own. Actors ask for a core to begin with and then hold none, so that those of
+        # others, or of a training that was given up, are not waited for.
+        actor: Any = ray.remote(max_restarts=-1, max_task_retries=RETRIES, scheduling_strategy="SPREAD")(
+            Block
+        )
         self.blocks = [actor.remote(part.start) for part in self.parts]
         # In lists, or Ray would send the problems themselves with every call.
         self.held = [[ray.put(_cut(problem, part))] for part in self.parts]
+        self.awake = False  # nothing is left to compile, or that was said
+        try:
+            self._meet()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """End the actors."""
+        for block in self.blocks:
+            ray.kill(block)
 
     def start(self, state: State) -> None:
         """Draw the first state of every agent, and its first action from Gamma(theta)."""
@@ -113,39 +142,40 @@ class RayEngine:
             block.start.remote(held, self._part(state, part, True))
             for block, held, part in zip(self.blocks, self.held, self.parts, strict=True)
         ]
-        self._take(state, calls)
+        self.awake = say_if_late(calls, COMPILING)
+        self._take(state, calls, 0)
 
-    @np.errstate(over="ignore", invalid="ignore")  # parameters that overflow are found and reported
-    def advance(self, state: State, steps: int) -> Seen:
-        """Train every run for ``steps`` more steps, in place."""
-        problem = self.problem
-        central, drift = [], []
-        end = state.t + steps
-        while state.t < end:
-            every = problem.sync_every or problem.steps
-            length = min(end - state.t, every - state.t % every)
+    def train(self, state: State, stretch: Stretch, central: Floats, drift: Floats) -> None:
+        """Take all steps of a stretch: in every round, actors take theirs, and then comes the server."""
+        team, spread = server_team(state, ALL), np.empty(self.problem.features.dim)
+        for k in range(stretch.rounds):
+            t = stretch.t + k * stretch.steps
             # At the beginning of a round everybody has the central parameter, which travels once.
-            fresh = problem.sync_every is not None and state.t % every == 0 and state.t > 0
+            fresh = t > 0 and t == stretch.begun + k * stretch.steps
             shared = ray.put(state.central) if fresh else None
             calls = [
-                block.steps.remote(held, self._part(state, part, not fresh), shared, state.t, length)
+                block.steps.remote(held, self._part(state, part, not fresh), shared, t, stretch.steps)
                 for block, held, part in zip(self.blocks, self.held, self.parts, strict=True)
             ]
-            failed = self._take(state, calls)
-            stretch = stretch_of(problem, state.t, length)
-            state.t += length
-            moved = [
-                self._settle(state, run, failed[run], stretch.begun, stretch.ends, stretch.synchronises)
-                for run in range(problem.runs)
-            ]
-            if stretch.synchronises:
-                central.append(state.central.copy())
-                drift.append(moved)
-        shape = (len(central), problem.runs)
-        return Seen(
-            central=np.reshape(central, (*shape, problem.features.dim)).swapaxes(0, 1),
-            drift=np.reshape(drift, shape).swapaxes(0, 1),
-        )
+            if not self.awake:
+                say_if_late(calls, COMPILING)
+                self.awake = True
+            failed_at = self._take(state, calls, t)
+            server.settle(self.plan, team, stretch, k, failed_at, spread, central, drift)
+
+    def _meet(self) -> None:
+        """Wait until every actor is there, with a word if that takes long, and has the same fedsarsa."""
+        calls = [block.meet.remote(__version__) for block in self.blocks]
+        say_if_late(calls, f"waiting for {len(calls)} workers to start; the cluster may have no free core")
+        try:
+            ray.get(calls)
+        except ray.exceptions.RayTaskError as error:
+            raise ValueError(str(error.cause)) from None
+        except ray.exceptions.RayActorError as error:
+            raise ValueError(
+                f"engine ray: its workers do not start ({reason(error)}); expected fedsarsa {__version__} on "
+                "every machine of the cluster"
+            ) from None
 
     def _part(self, state: State, part: slice, with_theta: bool) -> Part:
         """What a block needs to know; parameters that are the central ones are left out."""
@@ -154,48 +184,31 @@ class RayEngine:
             del arrays["theta"]
         return Part(arrays, state.failed_at)
 
-    def _take(self, state: State, calls: list[Any]) -> Integers:
+    def _take(self, state: State, calls: list[Any], t: int) -> Integers:
         """Put the blocks' answers in their places; the step at which each run failed."""
-        answers = [self._answer(call, part, state.t) for call, part in zip(calls, self.parts, strict=True)]
+        answers = [self._answer(call, part, t) for call, part in zip(calls, self.parts, strict=True)]
         for part, answer in zip(self.parts, answers, strict=True):
             own = shares(state, part)
             for name, array in answer.arrays.items():
                 own[name][:] = array
         return first_failures([answer.failed_at for answer in answers])
 
-    def _answer(self, call: Any, part: slice, t: int) -> Part:
+    def _answer(self, call: Any, part: slice, t: int) -> Any:
         try:
-            answer: Part = ray.get(call)
+            return ray.get(call)
         except ray.exceptions.RayActorError as error:
             raise ValueError(
                 f"engine ray: the worker of agents {part.start} to {part.stop - 1} died at the steps from "
                 f"{t} on, and again when started anew (up to {RETRIES} times): {reason(error)}"
             ) from None
-        return answer
 
-    def _settle(
-        self, state: State, run: int, failed: int, begun: int, ends: bool, synchronises: bool
-    ) -> float:
-        """What the server does for one run, as in the reference engine; the drift it sees."""
-        problem, theta, moved = self.problem, state.theta[run], np.nan
-        if state.failed_at[run] == RUNNING:
-            state.failed_at[run] = failed
-        if state.failed_at[run] == RUNNING and ends:
-            if problem.average_offset is not None:
-                steps = state.t - begun
-                weight = steps * (problem.average_offset + begun + 0.5 * (steps - 1))
-                state.weighted_sum[run] += weight * state.central[run]
-                state.weighted_sum[run] += average(problem.weights, state.progress[run])
-                state.progress[run] = 0.0
-            state.central[run] = average(problem.weights, theta)
-            if synchronises:
-                moved = float(problem.weights @ np.sum((theta - state.central[run]) ** 2, axis=1))
-                theta[:] = state.central[run] = project(state.central[run], problem.radius)
-                if not np.isfinite(state.central[run]).all():
-                    state.failed_at[run] = state.t - 1
-        if state.failed_at[run] != RUNNING:
-            theta[:] = state.central[run] = moved = np.nan
-        return moved
+
+def say_if_late(calls: list[Any], what: str) -> bool:
+    """Wait a while for answers; say why they are late, if they are, and whether."""
+    _, late = ray.wait(calls, num_returns=len(calls), timeout=PATIENCE)
+    if late:
+        print(f"fedsarsa: {what} ...", file=sys.stderr)
+    return bool(late)
 
 
 def shares(state: State, agents: slice) -> dict[str, NDArray[Any]]:
@@ -204,9 +217,6 @@ def shares(state: State, agents: slice) -> dict[str, NDArray[Any]]:
     if state.episodes is not None:
         own |= vars(state.episodes)
     return {name: array[:, agents] for name, array in own.items()}
-
-
-ALL = slice(None)
 
 
 def _cut(problem: Problem, part: slice) -> Problem:

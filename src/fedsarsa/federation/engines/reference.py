@@ -114,12 +114,15 @@ def draw_from(entries: NDArray[np.uint64], word: int) -> int:
 
 
 def draw_action(problem: Problem, theta: Floats, s: int, word: int) -> int:
-    """a ~ Gamma(theta)(. | s): invert the cumulative distribution, actions in the features' order."""
+    """a ~ Gamma(theta)(. | s): invert the cumulative distribution, actions in the features' order.
+
+    Where values have overflowed, there is none, and the action is the last one.
+    """
     order = problem.features.order
     values = problem.features.values_at(theta, s)
     cumulative = np.cumsum(problem.policy.probabilities(values, s)[order])
     target = random.plain_uniform(word) * cumulative[-1]
-    return int(order[np.searchsorted(cumulative, target, side="right")])
+    return int(order[min(np.searchsorted(cumulative, target, side="right"), len(order) - 1)])
 
 
 def project(theta: Floats, radius: float | None) -> Floats:
