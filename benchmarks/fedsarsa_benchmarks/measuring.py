@@ -1,5 +1,6 @@
 """Timing, and numbers beside what they should be."""
 
+import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -29,9 +30,18 @@ def at_most(what: str, value: float, unit: str, wanted: float) -> Result:
 
 def seconds(work: Callable[[], object], repeats: int = REPEATS) -> float:
     """The shortest of several timings: the one least disturbed by other programs."""
+    return min(_timings(work, repeats))
+
+
+def median_seconds(work: Callable[[], object], repeats: int = REPEATS) -> float:
+    """The median of several timings, for work whose time varies by itself."""
+    return statistics.median(_timings(work, repeats))
+
+
+def _timings(work: Callable[[], object], repeats: int) -> list[float]:
     times = []
     for _ in range(repeats):
         begun = time.perf_counter()
         work()
         times.append(time.perf_counter() - begun)
-    return min(times)
+    return times
