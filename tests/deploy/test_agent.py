@@ -1,23 +1,29 @@
 """The agent process's part, in this process: its numbers, its memory, and what it refuses."""
 
+import os
 import re
 import resource
+import signal
 import socket
 import subprocess
 import sys
+import threading
+import time
 
 import numpy as np
 import pytest
 
 from fedsarsa.deploy import config, wire
-from fedsarsa.deploy.agent import Agent, RefusalError
+from fedsarsa.deploy.agent import Agent, RefusalError, serve
 from fedsarsa.federation.problem import average
 from tests.deploy.federations import CONFIG, reference, request
 
 
-def test_agents_on_their_own_take_the_steps_of_the_reference_engine(settings, homes):
+@pytest.mark.parametrize("stretch", [0.25, 1e-9])  # whole rounds, step by step
+def test_agents_on_their_own_take_the_steps_of_the_reference_engine(settings, homes, monkeypatch, stretch):
     from fedsarsa.federation.engines.reference import project
 
+    monkeypatch.setattr("fedsarsa.federation.training.STRETCH_SECONDS", stretch)
     agents = [Agent(settings, i, home) for i, home in enumerate(homes)]
     theta = np.zeros(settings.dim)
     for number, expected in enumerate(reference(settings)[1:], start=1):
@@ -174,6 +180,64 @@ def test_a_full_disk_refuses_the_round_and_keeps_the_state(settings, homes):
     np.testing.assert_array_equal(
         agent.take_part(request(settings, 2), first), undisturbed.take_part(request(settings, 2), first)
     )
+
+
+ENDLESS = 10**12  # steps of a round that nobody will see the end of
+
+
+def endless(settings, number, **changes):
+    return request(settings, number, t=(number - 1) * ENDLESS, steps=ENDLESS, **changes)
+
+
+def test_an_agent_stops_computing_when_the_deadline_has_passed(settings, homes):
+    agent, twin = (Agent(settings, 0, home) for home in homes[:2])
+    theta = np.zeros(settings.dim)
+    first = agent.take_part(request(settings, 1), theta)
+    twin.take_part(request(settings, 1), theta)
+    kept, held = agent.path.read_bytes(), agent.learner.held
+    agent.every = ENDLESS
+    begun = time.monotonic()
+    with pytest.raises(RefusalError, match="the round's deadline has passed"):
+        agent.take_part(endless(settings, 2, until=begun + 0.5), first)
+    assert 0.5 <= time.monotonic() - begun < 5.0
+    assert agent.path.read_bytes() == kept
+    np.testing.assert_equal(agent.learner.held, held)
+    agent.every = settings.every
+    np.testing.assert_array_equal(
+        agent.take_part(request(settings, 2), first), twin.take_part(request(settings, 2), first)
+    )
+
+
+def test_sigterm_in_the_middle_of_a_round_stops_the_agent(settings, homes):
+    theta, said = np.zeros(settings.dim), []
+    Agent(settings, 0, homes[0]).take_part(request(settings, 1), theta)
+    kept = (homes[0] / "agent.npz").read_bytes()
+    settings.every = ENDLESS
+    sent, heard = [], []
+
+    def ask():
+        while not said:  # until it listens
+            time.sleep(0.01)
+        terminate = threading.Timer(0.7, lambda: sent.append(time.monotonic()) or os.kill(os.getpid(), 15))
+        terminate.start()
+        try:
+            wire.ask(homes[0] / "agent.sock", endless(settings, 2) | {"patience": 20.0}, theta)
+        except (OSError, wire.BrokenMessageError) as error:
+            heard.append(str(error))
+
+    asking = threading.Thread(target=ask, daemon=True)
+    before = signal.getsignal(signal.SIGTERM)
+    asking.start()
+    try:
+        serve(settings, 0, homes[0], said.append)
+        assert time.monotonic() - sent[0] < 5.0
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    asking.join(5)
+    assert heard == ["the other side hung up in the middle of a message"]
+    assert said[1:] == ["agent 0 stops after round 1"]
+    assert (homes[0] / "agent.npz").read_bytes() == kept
+    assert sorted(path.name for path in homes[0].iterdir()) == ["agent.lock", "agent.npz"]
 
 
 def test_messages_survive_the_wire_and_nonsense_does_not():

@@ -113,6 +113,23 @@ def test_the_engines_parameters_round_by_round(server, homes, tmp_path, text):
     assert_central(made, settings, reference(settings))
 
 
+@pytest.mark.parametrize("text", [CART_POLE, MOTOR], ids=["cart", "motor"])
+def test_rounds_in_many_stretches_are_those_in_one(homes, tmp_path, monkeypatch, text):
+    settings = load(tmp_path, text)
+    seen = []
+    for home, stretch in ((homes[0], 1e9), (homes[1], 1e-9)):  # ever longer ones, a step at a time
+        monkeypatch.setattr("fedsarsa.federation.training.STRETCH_SECONDS", stretch)
+        agent, theta = Agent(settings, 0, home), settings.theta0
+        for number in range(1, 5):
+            theta = agent.take_part(request(settings, number), theta)
+        seen.append((theta, agent.learner.held, agent.learner.episodes, agent.learner._stretch))
+        agent.learner.close()
+    np.testing.assert_equal(seen[0][:3], seen[1][:3])
+    assert seen[0][2][0] > 0
+    assert seen[0][3] > settings.every
+    assert seen[1][3] == 1
+
+
 def test_control_worlds_go_on_after_a_crash_and_forget_rounds_that_did_not_count(server, homes, tmp_path):
     settings = load(tmp_path, CART_POLE)
     grid = grid_of(settings, homes)

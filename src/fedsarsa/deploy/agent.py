@@ -84,11 +84,9 @@ class Agent:
                 learner.begin()
             else:
                 learner.held = before
-            answer = learner.advance(theta, request["t"], request["steps"])
-            if time.monotonic() > request["until"]:
-                raise RefusalError("the round's deadline has passed")
+            answer = learner.advance(theta, request["t"], request["steps"], request["until"])
             self._save(request["federation"], number, theta, answer, before)
-        except (OSError, ArithmeticError, WorldError, RefusalError) as error:
+        except (OSError, ArithmeticError, WorldError) as error:
             learner.held = after  # as if it had not been asked
             raise RefusalError(str(error)) from None
         self.federation, self.round, self.before = request["federation"], number, before

@@ -1,5 +1,7 @@
 """One agent's world, learner and random stream, compiled once and kept from round to round."""
 
+import math
+import time
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +18,7 @@ from fedsarsa.federation.engines.cpu import CpuEngine
 from fedsarsa.federation.engines.gym import GymEngine
 from fedsarsa.federation.episodic import EpisodicProblem
 from fedsarsa.federation.problem import RUNNING, Problem, first_state
+from fedsarsa.federation.training import FIRST_STEPS, adapted, stretch_length
 from fedsarsa.learning.step_sizes import schedules
 from fedsarsa.worlds.gym import GymFleet
 
@@ -40,6 +43,7 @@ class Learner:
         self.dim, self._theta0 = problem.features.dim, federation.theta0
         self._engine = _engine(problem, number)
         self._training = first_state(problem, self._theta0)
+        self._stretch = FIRST_STEPS
 
     @property
     def can_be_saved(self) -> bool:
@@ -69,7 +73,7 @@ class Learner:
 
     @property
     def episodes(self) -> tuple[int, float]:
-        """How many episodes ended in the last stretch of steps, and their mean return."""
+        """How many episodes ended in the last round, and their mean return."""
         if self._training.episodes is None:
             return 0, 0.0
         count = int(self._training.episodes.episodes.sum())
@@ -93,19 +97,31 @@ class Learner:
             self._engine.start(self._training)
         self._check_world()
 
-    def advance(self, theta: Floats, t: int, steps: int) -> Floats:
-        """The local parameter ``steps`` steps after time ``t``, from ``theta`` on."""
+    def advance(self, theta: Floats, t: int, steps: int, until: float = math.inf) -> Floats:
+        """The local parameter ``steps`` steps after time ``t``, from ``theta`` on.
+
+        A TimeoutError if that takes longer than ``until``, in seconds of the monotonic clock. Steps are taken
+        in stretches of a fraction of a second: no signal is heard inside a compiled call.
+        """
         training = self._training
         training.t = t
         training.theta[0, 0] = theta
         training.failed_at[0] = RUNNING
         if training.episodes is not None:
             training.episodes.episodes[:], training.episodes.returns[:] = 0, 0.0
-        with self._making():
-            self._engine.advance(training, steps)
-        self._check_world()
-        if training.failed_at[0] != RUNNING:
-            raise ArithmeticError(f"parameters stopped being finite at step {training.failed_at[0]}")
+        while training.t < t + steps:
+            length = stretch_length(self._engine.problem, training.t, self._stretch)
+            length = min(length, t + steps - training.t)
+            begun = time.monotonic()
+            with self._making():
+                self._engine.advance(training, length)
+            self._check_world()
+            if training.failed_at[0] != RUNNING:
+                raise ArithmeticError(f"parameters stopped being finite at step {training.failed_at[0]}")
+            ended = time.monotonic()
+            if ended > until:
+                raise TimeoutError("the round's deadline has passed")
+            self._stretch = adapted(length, ended - begun)
         return np.array(training.theta[0, 0])
 
     @contextmanager

@@ -53,7 +53,7 @@ def train(
             known = _note(problem, records, record_every, state.t, seen)
             report(state.t)
             ended = time.monotonic()
-            stretch = _adapted(stretch, ended - begun)
+            stretch = adapted(stretch, ended - begun)
             if path is not None and (ended - saved > CHECKPOINT_SECONDS or interrupted.is_set()):
                 checkpoint.save(path, mark(), state, records, known)
                 saved = time.monotonic()
@@ -76,7 +76,7 @@ def stretch_length(problem: Problem, t: int, wanted: int) -> int:
     return min(rounds, max(1, STRETCH_NUMBERS // (problem.runs * problem.features.dim))) * every
 
 
-def _adapted(stretch: int, seconds: float) -> int:
+def adapted(stretch: int, seconds: float) -> int:
     """The length of the next stretch, so that it takes about ``STRETCH_SECONDS``."""
     factor = STRETCH_SECONDS / max(seconds, 1e-6)
     return max(1, int(stretch * min(max(factor, 0.1), 10.0)))
