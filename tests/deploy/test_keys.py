@@ -227,7 +227,7 @@ def test_addresses(home, tmp_path):
 
 
 def commanded(*arguments):
-    done = CliRunner().invoke(command, [str(one) for one in arguments])
+    done = CliRunner().invoke(command, [str(one) for one in arguments], standalone_mode=False)
     return done.exit_code, str(done.exception)
 
 
@@ -268,6 +268,23 @@ def test_bad_input_to_the_commands_is_one_sentence(home, tmp_path):
         code, said = commanded(*arguments)
         assert code != 0
         assert re.search(message, said), said
+
+
+@pytest.mark.parametrize("port", [99_999, 65_536, 0, -1])
+def test_ports_that_are_none(tmp_path, port):
+    joining = ("deploy", "node", "--superlink", "127.0.0.1:1", "--home", tmp_path, "--insecure")
+    code, said = commanded(*joining, "--port", port)
+    assert code != 0
+    assert said == f"{port} is not in the range 1<=x<=65535."
+
+
+def test_certificates_last_a_century_at_most(tmp_path):
+    making = ("deploy", "keys", "server", "--home", tmp_path / "home", "--host", "localhost", "--days")
+    code, said = commanded(*making, 100_000_000)
+    assert code != 0
+    assert said == "100000000 is not in the range 1<=x<=36500."
+    code, said = commanded(*making, 36_500)
+    assert code == 0, said
 
 
 def test_a_port_in_use_is_found_before_anything_is_started(home, tmp_path):

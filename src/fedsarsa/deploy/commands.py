@@ -40,7 +40,7 @@ def agent(
 def server_keys(
     home: Home,
     host: Annotated[list[str], typer.Option(help="Name or address that nodes use; may be given again.")],
-    days: Annotated[int, typer.Option(help="How long the certificate is valid.", min=1)] = 365,
+    days: Annotated[int, typer.Option(help="How long the certificate is valid.", min=1, max=36_500)] = 365,
 ) -> None:
     """Make the server's certificate, and the authority that nodes must know."""
     _needs_flower()
@@ -86,7 +86,9 @@ def node(
     agent: Annotated[
         Path | None, typer.Option(help="The agent's socket; HOME/agent.sock unless given.")
     ] = None,
-    port: Annotated[int | None, typer.Option(help="Port on loopback for the node's own parts.")] = None,
+    port: Annotated[
+        int | None, typer.Option(help="Port on loopback for the node's own parts.", min=1, max=65_535)
+    ] = None,
     insecure: Insecure = False,
 ) -> None:
     """Join a federation: run the SuperNode of the agent on this machine."""
