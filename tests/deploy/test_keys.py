@@ -8,6 +8,8 @@ import ssl
 import threading
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.serialization import BestAvailableEncryption
 from cryptography.x509 import SubjectAlternativeName
 from typer.testing import CliRunner
 
@@ -92,6 +94,48 @@ def test_certificates_that_do_not_belong_together(home, tmp_path):
     (home / "ca.crt").unlink()
     with pytest.raises(FileNotFoundError, match=r"make one with fedsarsa deploy keys server"):
         keys.check_server(home)
+
+
+def spoilt_keys():
+    """What may be in the file of a key, and is none of ours."""
+    rsa_key, own = rsa.generate_private_key(65537, 2048), ec.generate_private_key(ec.SECP384R1())
+    plain, locked = keys.NoEncryption(), BestAvailableEncryption(b"password")
+    pem, ssh = keys.PrivateFormat.PKCS8, keys.PrivateFormat.OpenSSH
+    return {
+        "empty": b"",
+        "nonsense": b"nonsense",
+        "locked": own.private_bytes(keys.Encoding.PEM, pem, locked),
+        "pem": own.private_bytes(keys.Encoding.PEM, pem, plain),
+        "rsa": rsa_key.private_bytes(keys.Encoding.PEM, pem, plain),
+        "rsa ssh": rsa_key.private_bytes(keys.Encoding.PEM, ssh, plain),
+    }
+
+
+def test_keys_that_cannot_be_used_are_named(home, tmp_path):
+    spoilt = spoilt_keys()
+    mine = files.private_directory(tmp_path / "node")
+    keys.make_node(mine)
+    shutil.copy(home / "ca.crt", mine)
+    before = (home / "server.crt").read_bytes()
+
+    def says(folder, name, contents, message, work):
+        for content in contents:
+            (folder / name).write_bytes(spoilt[content])
+            with pytest.raises(ValueError, match=rf"^{re.escape(str(folder / name))}: expected a {message}"):
+                work()
+
+    def join():
+        node.join("127.0.0.1:1", mine, None, None, False, print)
+
+    unreadable = "private key in {} without a password, as fedsarsa deploy keys makes them$"
+    other = "key made by fedsarsa deploy keys, got another kind$"
+    pem, ssh = unreadable.format("PEM"), unreadable.format("OpenSSH's format")
+    says(home, "server.key", ("empty", "nonsense", "locked"), pem, lambda: keys.check_server(home))
+    says(home, "ca.key", ("empty", "nonsense", "locked"), pem, lambda: keys.make_server(home, ["localhost"]))
+    says(home, "ca.key", ("rsa",), other, lambda: keys.make_server(home, ["localhost"]))
+    says(mine, "node.key", ("empty", "nonsense", "locked", "pem"), ssh, join)
+    says(mine, "node.key", ("rsa ssh",), other, join)
+    assert (home / "server.crt").read_bytes() == before
 
 
 def test_an_expired_certificate_is_renewed_by_the_same_authority(home):

@@ -11,18 +11,21 @@ import re
 import secrets
 import socket
 import ssl
+from collections.abc import Callable
 from pathlib import Path
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
     NoEncryption,
     PrivateFormat,
     PublicFormat,
     load_pem_private_key,
+    load_ssh_private_key,
     load_ssh_public_key,
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -48,8 +51,7 @@ def make_server(home: Path, hosts: list[str], days: int = DAYS) -> None:
             "choose another, or bring ca.key back"
         )
     if (home / "ca.key").exists():
-        authority = load_pem_private_key(files.check_secret(home / "ca.key").read_bytes(), None)
-        assert isinstance(authority, ec.EllipticCurvePrivateKey)
+        authority = _read_own_key(home / "ca.key")
     else:
         authority = ec.generate_private_key(ec.SECP384R1())
         files.write_private(home / "ca.key", _pem(authority))
@@ -88,6 +90,12 @@ def make_node(home: Path) -> Path:
     return public
 
 
+def check_node(home: Path) -> Path:
+    """A node's key, if it is one that the SuperNode can read."""
+    _read_own_key(home / "node.key", load_ssh_private_key)
+    return home / "node.key"
+
+
 def check_server(home: Path) -> None:
     """Refuse certificates that are missing, expired, or do not belong together."""
     for name in NEEDED:
@@ -98,7 +106,7 @@ def check_server(home: Path) -> None:
             )
     authority = _read(home / "ca.crt")
     server = _read(home / "server.crt")
-    key = load_pem_private_key(files.check_secret(home / "server.key").read_bytes(), None)
+    key = _read_key(home / "server.key")
     again = "fedsarsa deploy keys server makes a new one"
     _check_dates(home / "ca.crt", authority, f"{again}, which every node needs")
     _check_dates(home / "server.crt", server, again)
@@ -272,3 +280,22 @@ def _read(path: Path) -> x509.Certificate:
         return x509.load_pem_x509_certificate(path.read_bytes())
     except ValueError as error:
         raise ValueError(f"{path}: expected a certificate in PEM, got: {error}") from None
+
+
+def _read_key(path: Path, load: Callable[..., PrivateKeyTypes] = load_pem_private_key) -> PrivateKeyTypes:
+    try:
+        return load(files.check_secret(path).read_bytes(), None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):  # a TypeError: it has a password
+        form = "PEM" if load is load_pem_private_key else "OpenSSH's format"
+        raise ValueError(
+            f"{path}: expected a private key in {form} without a password, as fedsarsa deploy keys makes them"
+        ) from None
+
+
+def _read_own_key(
+    path: Path, load: Callable[..., PrivateKeyTypes] = load_pem_private_key
+) -> ec.EllipticCurvePrivateKey:
+    key = _read_key(path, load)
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
+        raise ValueError(f"{path}: expected a key made by fedsarsa deploy keys, got another kind")
+    return key

@@ -37,7 +37,7 @@ def join(
     trust = ["--insecure"]
     if not insecure:
         authority = keys.check_authority(home / "ca.crt")
-        key = files.check_secret(home / "node.key")
+        key = keys.check_node(home)
         trust = ["--root-certificates", str(authority), "--auth-supernode-private-key", str(key)]
     keys.check_reachable(host, at, None if insecure else home / "ca.crt")
     port = port or free_port()
