@@ -2,6 +2,7 @@
 
 import re
 import resource
+import shlex
 import shutil
 import socket
 import ssl
@@ -43,6 +44,52 @@ def test_a_servers_certificate_is_for_its_names_and_for_its_own_parts_on_loopbac
     extension = keys._read(home / "server.crt").extensions.get_extension_for_class(SubjectAlternativeName)
     names = {str(name.value) for name in extension.value}
     assert names == {"localhost", "127.0.0.1", "::1", "10.0.0.7", "server.example.org"}
+
+
+def test_a_renewal_keeps_the_names_and_the_advised_command_works(home):
+    with pytest.raises(ValueError, match=r"other\.example\.org") as error:
+        keys.check_address(home, "other.example.org")
+    advised = re.search(r"; fedsarsa (deploy keys server .*) makes one that is for it too$", str(error.value))
+    done = CliRunner().invoke(command, shlex.split(advised[1]))
+    assert done.exit_code == 0
+    known = "localhost, 10.0.0.7, server.example.org, 127.0.0.1, ::1"
+    assert done.output.startswith(f"{home / 'server.crt'} is for other.example.org, {known}\n")
+    for host in ("other.example.org", *known.split(", ")):
+        keys.check_address(home, host)
+    keys.check_server(home)
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "fed.example.org:8000",
+        "https://fed.example.org",
+        "*",
+        "*.example.org",
+        "",
+        "a b",
+        "-fed.org",
+        "fed..org",
+        "10.0.0.300",
+        "[::1]",
+        "münchen.de",
+        "a" * 64,
+        ".".join(["a" * 50] * 6),
+    ],
+)
+def test_hosts_that_are_no_names_nor_addresses_are_refused(tmp_path, host):
+    making = ("deploy", "keys", "server", "--home", tmp_path / "home", "--host", "fed.example.org")
+    code, said = commanded(*making, "--host", host)
+    assert code != 0
+    assert said == f"host: expected an IP address or a DNS name, without a port, got {host!r}"
+    assert list((tmp_path / "home").iterdir()) == []
+
+
+@pytest.mark.parametrize("host", ["fed", "fed-1.example.org", "2001:db8::1", "4fed.org", "fed_server"])
+def test_hosts_that_are_names_or_addresses(tmp_path, host):
+    home = files.private_directory(tmp_path / "home")
+    assert keys.make_server(home, [host]) == [host, *keys.LOCAL]
+    keys.check_address(home, host)
 
 
 def test_directories_that_others_can_open_are_refused(tmp_path):

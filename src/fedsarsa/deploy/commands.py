@@ -39,7 +39,10 @@ def agent(
 @keys.command("server")
 def server_keys(
     home: Home,
-    host: Annotated[list[str], typer.Option(help="Name or address that nodes use; may be given again.")],
+    host: Annotated[
+        list[str],
+        typer.Option(help="Name or address that nodes use; may be given again. Those of before stay."),
+    ],
     days: Annotated[int, typer.Option(help="How long the certificate is valid.", min=1, max=36_500)] = 365,
 ) -> None:
     """Make the server's certificate, and the authority that nodes must know."""
@@ -48,8 +51,9 @@ def server_keys(
     from fedsarsa.deploy import keys as makers
 
     home = files.private_directory(home)
-    makers.make_server(home, host, days)
+    names = makers.make_server(home, host, days)
     (home / "nodes").mkdir(mode=0o700, exist_ok=True)
+    say(f"{home / 'server.crt'} is for {', '.join(names)}")
     say(f"give {home / 'ca.crt'} to every node; keep their public keys as {home / 'nodes'}/0.pub, 1.pub, ...")
 
 

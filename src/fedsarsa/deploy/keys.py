@@ -9,6 +9,7 @@ import datetime as dt
 import ipaddress
 import re
 import secrets
+import shlex
 import socket
 import ssl
 from collections.abc import Callable
@@ -30,26 +31,30 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from fedsarsa import _files
 from fedsarsa.deploy import files
 
 DAYS = 365
 LOCAL = ("localhost", "127.0.0.1", "::1")  # the server's own parts speak to it there
+LABEL = "[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
+DNS_NAME = re.compile(rf"(?=.{{1,253}}$)({LABEL}\.)*(?![0-9]+$){LABEL}")  # none ends like an address
 NEEDED = ("ca.crt", "server.crt", "server.key")
 SECRET = "parts.secret"
 
 
-def make_server(home: Path, hosts: list[str], days: int = DAYS) -> None:
-    """A certificate authority and the server's certificate for ``hosts``, names or addresses.
+def make_server(home: Path, hosts: list[str], days: int = DAYS) -> list[str]:
+    """A certificate authority and the server's certificate; the names and addresses that it is for.
 
-    An authority that is there already signs the new certificate, so that nodes need not be told. Its own
-    certificate is renewed if it would expire before the server's: nodes need it then, once the one they
-    have expires.
+    These are ``hosts``, those of the certificate that is there already, and loopback. An authority that is
+    there already signs the new certificate, so that nodes need not be told. Its own certificate is renewed
+    if it would expire before the server's: nodes need it then, once the one they have expires.
     """
     if (home / "ca.crt").exists() and not (home / "ca.key").exists():
         raise ValueError(
             f"{home}: expected the server's directory, got one with ca.crt, as nodes have, without ca.key; "
             "choose another, or bring ca.key back"
         )
+    names = list(dict.fromkeys([*map(_name, hosts), *_names(home / "server.crt"), *map(_name, LOCAL)]))
     if (home / "ca.key").exists():
         authority = _read_own_key(home / "ca.key")
     else:
@@ -58,10 +63,9 @@ def make_server(home: Path, hosts: list[str], days: int = DAYS) -> None:
     until = dt.datetime.now(dt.UTC) + dt.timedelta(days=days)
     if not (home / "ca.crt").exists() or _read(home / "ca.crt").not_valid_after_utc < until:
         made = _authority(authority, max(10 * DAYS, days))
-        (home / "ca.crt").write_bytes(made.public_bytes(Encoding.PEM))
+        _write(home / "ca.crt", made)
     certificate = _read(home / "ca.crt")
     key = ec.generate_private_key(ec.SECP384R1())
-    names = [_name(host) for host in dict.fromkeys([*hosts, *LOCAL])]
     extra = x509.SubjectAlternativeName(names)
     use = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
     signed = (
@@ -75,7 +79,8 @@ def make_server(home: Path, hosts: list[str], days: int = DAYS) -> None:
         .sign(authority, hashes.SHA384())
     )
     files.write_private(home / "server.key", _pem(key))
-    (home / "server.crt").write_bytes(signed.public_bytes(Encoding.PEM))
+    _write(home / "server.crt", signed)
+    return [str(name.value) for name in names]
 
 
 def make_node(home: Path) -> Path:
@@ -136,7 +141,8 @@ def check_address(home: Path, host: str) -> None:
         except ssl.SSLCertVerificationError as error:
             raise ValueError(
                 f"address: expected one that {home / 'server.crt'} is for, got {host}: "
-                f"{error.verify_message}; fedsarsa deploy keys server --host {host} makes a new certificate"
+                f"{error.verify_message}; fedsarsa deploy keys server --home {shlex.quote(str(home))} "
+                f"--host {host} makes one that is for it too"
             ) from None
 
 
@@ -268,11 +274,28 @@ def _name(host: str) -> x509.GeneralName:
     try:
         return x509.IPAddress(ipaddress.ip_address(host))
     except ValueError:
+        if not DNS_NAME.fullmatch(host):
+            raise ValueError(
+                f"host: expected an IP address or a DNS name, without a port, got {host!r}"
+            ) from None
         return x509.DNSName(host)
+
+
+def _names(path: Path) -> list[x509.GeneralName]:
+    """What a certificate is for; nothing if it is not there."""
+    if not path.exists():
+        return []
+    named = (extension.value for extension in _read(path).extensions)
+    return [name for one in named if isinstance(one, x509.SubjectAlternativeName) for name in one]
 
 
 def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+
+
+def _write(path: Path, certificate: x509.Certificate) -> None:
+    with _files.replacing(path) as temporary:
+        temporary.write_bytes(certificate.public_bytes(Encoding.PEM))
 
 
 def _read(path: Path) -> x509.Certificate:
