@@ -248,6 +248,8 @@ def test_messages_survive_the_wire_and_nonsense_does_not():
         header, received = wire.receive(there)
         assert header == {"round": 3, "numbers": 3}
         np.testing.assert_array_equal(received, vector)
+        with pytest.raises(wire.BrokenMessageError, match=r"header must have at most 65536 bytes, got 7\d+"):
+            wire.send(here, {"more": "x" * 70_000}, vector)
         here.sendall(b"\xff\xff\xff\xff")
         with pytest.raises(wire.BrokenMessageError, match="expected a header of at most"):
             wire.receive(there)

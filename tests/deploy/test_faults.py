@@ -76,7 +76,7 @@ def test_faults_in_the_middle_of_a_run_change_nothing_but_the_time(home):
         # An agent hangs: the server names it when its time is up, and asks again.
         made.wait(lambda: made.rounds() >= 3)
         os.kill(made.processes.started["agent1"].pid, signal.SIGSTOP)
-        made.wait(lambda: "the agent process does not answer: timed out" in made.tell())
+        made.wait(lambda: "out: its agent process does not answer: timed out" in made.tell())
         os.kill(made.processes.started["agent1"].pid, signal.SIGCONT)
 
         # A SuperNode is killed alone. Rounds need it: they are asked again until it is back, which may be

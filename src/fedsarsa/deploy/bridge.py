@@ -28,7 +28,7 @@ def train(message: Message, context: Context) -> Message:
     try:
         header, answer = wire.ask(Path(str(context.node_config["agent"])), request, theta)
     except (OSError, KeyError, wire.BrokenMessageError) as error:
-        header, answer = {"refused": f"the agent process does not answer: {error}"}, np.zeros(0)
+        header, answer = {"unreachable": str(error)}, np.zeros(0)
     header["bridge_seconds"] = time.perf_counter() - begun
     return reply(message, header, answer)
 

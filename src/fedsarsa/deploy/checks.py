@@ -135,6 +135,8 @@ class Examiner:
             raise RejectedError("the reply is not one of a fedsarsa bridge") from None
         if not isinstance(header, dict):
             raise RejectedError("the reply is not one of a fedsarsa bridge")
+        if "unreachable" in header:
+            raise RejectedError(f"its agent process does not answer: {plain(str(header['unreachable']))}")
         if "refused" in header:
             self._terms(header)
             raise RejectedError(f"the agent refuses: {plain(str(header['refused']))}")

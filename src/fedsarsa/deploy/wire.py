@@ -29,14 +29,14 @@ Floats = NDArray[np.float64]
 
 
 class BrokenMessageError(ValueError):
-    """What came over the socket is not a message."""
+    """What came over the socket, or should go, is not a message."""
 
 
 def send(connection: socket.socket, header: dict[str, Any], vector: Floats) -> None:
     """Send one message."""
     head = json.dumps(header | {"numbers": len(vector)}).encode()
     if len(head) > LONGEST_HEADER:
-        raise ValueError(f"header must have at most {LONGEST_HEADER} bytes, got {len(head)}")
+        raise BrokenMessageError(f"header must have at most {LONGEST_HEADER} bytes, got {len(head)}")
     connection.sendall(LENGTH.pack(len(head)) + head + np.asarray(vector, "<f8").tobytes())
 
 
@@ -84,7 +84,7 @@ def check_private(folder: Path) -> None:
     """Refuse a folder that somebody else owns or can look into."""
     found = folder.stat()
     if not stat.S_ISDIR(found.st_mode):
-        raise ValueError(f"{folder}: expected a directory")
+        raise NotADirectoryError(f"{folder}: expected a directory")
     if found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077:
         raise PermissionError(
             f"{folder}: expected a directory that only its owner, you, can open (chmod 700), "

@@ -1,0 +1,47 @@
+"""The bridge without an agent process at its other end."""
+
+import json
+import socket
+from types import SimpleNamespace
+
+import pytest
+
+from fedsarsa.deploy import bridge, ledger
+from tests.deploy.federations import KEYS
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("nowhere/agent.sock", "No such file or directory"),
+        ("gone/agent.sock", "Connection refused"),
+        ("federation.toml/agent.sock", "federation.toml: expected a directory"),
+        ("deaf/agent.sock", "timed out"),
+    ],
+)
+def test_an_agent_that_cannot_be_reached_does_not_answer_and_refuses_nothing(
+    server, grid, tmp_path, path, message
+):
+    for name in ("gone", "deaf"):
+        (tmp_path / name).mkdir(mode=0o700)
+    with socket.socket(socket.AF_UNIX) as gone:
+        gone.bind(str(tmp_path / "gone" / "agent.sock"))
+    answer = grid.answer
+
+    def through_the_bridge(node, message, asked):
+        if node != 102:
+            return answer(node, message, asked)
+        message.content["config"]["request"] = json.dumps(asked | {"patience": 0.1})
+        reply = bridge.train(message, SimpleNamespace(node_config={"agent": str(tmp_path / path)}))
+        reply.metadata.__dict__["_src_node_id"] = node
+        return reply
+
+    grid.answer = through_the_bridge
+    made = server(keys=KEYS)
+    with socket.socket(socket.AF_UNIX) as deaf:
+        deaf.bind(str(tmp_path / "deaf" / "agent.sock"))
+        deaf.listen()
+        made.train(grid)
+    said = list(ledger.read(made.home))[1]["rejected"]["agent 1"]
+    assert said.startswith("its agent process does not answer: ")
+    assert message in said
