@@ -162,6 +162,24 @@ def test_the_state_of_another_agent_is_refused(settings, homes):
         Agent(settings, 0, homes[0])
 
 
+@pytest.mark.parametrize(
+    ("place", "value", "message"),
+    [
+        (8, 1, "encrypted"),  # flags
+        (6, 255, "zip file version 25.5"),
+        (10, 32, "compression method is not supported"),
+    ],
+)
+def test_flipped_bytes_of_a_state_are_told(settings, homes, place, value, message):
+    agent = Agent(settings, 0, homes[0])
+    agent.take_part(request(settings, 1), np.zeros(settings.dim))
+    damaged = bytearray(agent.path.read_bytes())
+    damaged[damaged.index(b"PK\1\2") + place] = value  # in the archive's own list of its files
+    agent.path.write_bytes(damaged)
+    with pytest.raises(ValueError, match=rf"agent\.npz: expected a fedsarsa agent state, got: .*{message}"):
+        Agent(settings, 0, homes[0])
+
+
 def test_a_full_disk_refuses_the_round_and_keeps_the_state(settings, homes):
     agent, theta = Agent(settings, 0, homes[0]), np.zeros(settings.dim)
     first = agent.take_part(request(settings, 1), theta)
@@ -213,13 +231,21 @@ def test_sigterm_in_the_middle_of_a_round_stops_the_agent(settings, homes):
     Agent(settings, 0, homes[0]).take_part(request(settings, 1), theta)
     kept = (homes[0] / "agent.npz").read_bytes()
     settings.every = ENDLESS
-    sent, heard = [], []
+    listening, sent, heard = threading.Event(), [], []
+
+    def say(line):
+        said.append(line)
+        listening.set()
+
+    def terminate():
+        sent.append(time.monotonic())
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    later = threading.Timer(0.7, terminate)
 
     def ask():
-        while not said:  # until it listens
-            time.sleep(0.01)
-        terminate = threading.Timer(0.7, lambda: sent.append(time.monotonic()) or os.kill(os.getpid(), 15))
-        terminate.start()
+        assert listening.wait(60)
+        later.start()
         try:
             wire.ask(homes[0] / "agent.sock", endless(settings, 2) | {"patience": 20.0}, theta)
         except (OSError, wire.BrokenMessageError) as error:
@@ -229,9 +255,10 @@ def test_sigterm_in_the_middle_of_a_round_stops_the_agent(settings, homes):
     before = signal.getsignal(signal.SIGTERM)
     asking.start()
     try:
-        serve(settings, 0, homes[0], said.append)
+        serve(settings, 0, homes[0], say)
         assert time.monotonic() - sent[0] < 5.0
     finally:
+        later.cancel()
         signal.signal(signal.SIGTERM, before)
     asking.join(5)
     assert heard == ["the other side hung up in the middle of a message"]

@@ -36,7 +36,7 @@ def load(path: Path, kind: str) -> tuple[dict[str, Any], Arrays]:
         about = json.loads(str(arrays.pop("about")))
         if about.pop("fedsarsa_file") != kind:
             raise ValueError("a file of another kind")
-    except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
+    except (OSError, ValueError, KeyError, EOFError, BadZipFile, RuntimeError) as error:
         raise ValueError(f"{path}: expected a fedsarsa {kind}, got: {error}") from None
     return about, arrays
 
