@@ -330,9 +330,11 @@ def answering(status):
     with HTTPServer(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
-        yield server.server_port
-        server.shutdown()
-        thread.join()
+        try:
+            yield server.server_port
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 def test_orders_that_fail_are_one_sentence():

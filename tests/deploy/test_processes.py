@@ -36,7 +36,9 @@ def test_processes_end_with_all_that_they_started(tmp_path):
     script += "subprocess.Popen(wait, start_new_session=True); print('up', flush=True); time.sleep(60)"
     with Processes(files.private_directory(tmp_path / "home")) as processes:
         processes.start("parent", ["-c", script])
+        until = time.monotonic() + 30
         while "up" not in processes.last_words("parent"):
+            assert time.monotonic() < until
             time.sleep(0.05)
         assert len(processes._marked()) == 2
         assert processes.environment["FLWR_TELEMETRY_ENABLED"] == "0"
@@ -78,7 +80,9 @@ def test_a_second_ctrl_c_does_not_interrupt_the_stopping(tmp_path):
     script = "import time; from pathlib import Path; from fedsarsa.deploy.processes import Processes\n"
     script += f"with Processes(Path({str(home)!r})) as processes:\n"
     script += f"    processes.start('child', ['-c', {child!r}])\n"
-    script += "    while 'up' not in processes.last_words('child'): time.sleep(0.05)\n"
+    script += "    until = time.monotonic() + 30\n"
+    script += "    while 'up' not in processes.last_words('child'):\n"
+    script += "        assert time.monotonic() < until; time.sleep(0.05)\n"
     script += "    print(processes.mark, flush=True)\n    time.sleep(60)"
     parent = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
     with parent:
