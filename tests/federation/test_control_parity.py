@@ -156,7 +156,7 @@ def test_what_is_told_of_a_run_that_failed_does_not_depend_on_when_that_was_noti
     assert (expected.data["episodes"].sum(("agent", "bin")) > 10).all()  # before they failed
     for threads, length in ((1, 10), (1, 400), (2, 100)):
         monkeypatch.setattr(training, "FIRST_STRETCH", length * 5 * 2)
-        monkeypatch.setattr(training, "_adapted", lambda *_, length=length: length)
+        monkeypatch.setattr(training, "adapted", lambda *_, length=length: length)
         history = algo.train(group, 400, runs=2, threads=threads)
         for name in expected.data:
             np.testing.assert_allclose(

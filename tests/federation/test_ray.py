@@ -126,7 +126,7 @@ def test_a_killed_worker_costs_a_round_and_changes_nothing(engines_made, monkeyp
             os.kill(killed[-1], signal.SIGKILL)
 
     monkeypatch.setattr(training, "FIRST_STRETCH", 1000 * 6 * 2)
-    monkeypatch.setattr(training, "_adapted", lambda *_: 1000)
+    monkeypatch.setattr(training, "adapted", lambda *_: 1000)
     history = algo.train(group, 20_000, runs=2, engine="ray", threads=2, progress=kill)
     assert len(set(killed)) == 2
     for name in expected.data:
@@ -163,7 +163,7 @@ def test_a_training_goes_on_from_its_checkpoint(tmp_path, monkeypatch):
             raise RuntimeError("enough")
 
     monkeypatch.setattr(training, "FIRST_STRETCH", 4 * 5 * 2)  # ends in the middle of rounds
-    monkeypatch.setattr(training, "_adapted", lambda *_: 4)
+    monkeypatch.setattr(training, "adapted", lambda *_: 4)
     monkeypatch.setattr(training, "CHECKPOINT_SECONDS", -1.0)
     algo, group = CONTROL_CASES["traces"], small_carts()
     again = {"runs": 2, "engine": "ray", "threads": 2, "checkpoint": tmp_path / "checkpoint.nc"}

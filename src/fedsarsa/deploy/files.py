@@ -20,7 +20,7 @@ def save(path: Path, kind: str, about: dict[str, Any], arrays: Arrays) -> None:
     """Write ``path`` atomically; when that fails, what was there before stays."""
     try:
         with _files.replacing(path) as temporary, temporary.open("wb") as file:
-            header = np.array(json.dumps(about | {"fedsarsa_file": kind}))
+            header = np.array(json.dumps(about | {"fedsarsa_file": kind, "arrays": sorted(arrays)}))
             np.savez(file, allow_pickle=False, about=header, **arrays)
     except OSError as error:
         raise OSError(
@@ -36,6 +36,8 @@ def load(path: Path, kind: str) -> tuple[dict[str, Any], Arrays]:
         about = json.loads(str(arrays.pop("about")))
         if about.pop("fedsarsa_file") != kind:
             raise ValueError("a file of another kind")
+        if about.pop("arrays") != sorted(arrays):  # checksums are over contents, not over names
+            raise ValueError("a file with other names in it")
     except (OSError, ValueError, KeyError, EOFError, BadZipFile, RuntimeError) as error:
         raise ValueError(f"{path}: expected a fedsarsa {kind}, got: {error}") from None
     return about, arrays
