@@ -353,7 +353,7 @@ def test_bad_input_to_the_commands_is_one_sentence(home, tmp_path):
             "number must be at least 0 and below the 3 agents",
         ),
         (("agent", tmp_path / "none.toml", "--number", 0, "--home", fresh), "none.toml: cannot be read"),
-        (("deploy", "status", "--home", fresh), "checkpoint.npz: expected a fedsarsa server checkpoint"),
+        (("deploy", "status", "--home", fresh), "fresh: no round has been run there"),
     ]
     for arguments, message in cases:
         code, said = commanded(*arguments)

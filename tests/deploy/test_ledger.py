@@ -1,12 +1,16 @@
 """The server's memory: what it goes on from, and what it does not go on with."""
 
+import json
 import resource
+import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from fedsarsa.deploy import ledger
+from fedsarsa.deploy import ledger, server_app, table
+from fedsarsa.deploy import server as servers
 from tests.deploy.federations import CONFIG, reference
 from tests.deploy.grids import (
     assert_central,
@@ -125,3 +129,70 @@ def test_central_parameters_that_were_lost_are_not_zeros(settings, server, grid,
     expected = reference(settings)
     expected[2 if kept else 0 : 5] = np.nan
     np.testing.assert_allclose(ledger.central(path.parent, 6), expected, rtol=0, atol=1e-12)
+
+
+BAD_LINES = {
+    "not JSON": b'{"round": 3, "agents": [0,',
+    "empty": b"",
+    "no object": b"5",
+    "no round": b"{}",
+    "no fields": b'{"round": 3}',
+    "other fields": b'{"round": 3, "agents": 3}',
+    "no text": b'{"round": 3, "agents": [\xff\xfe',
+}
+
+
+@pytest.fixture
+def finished(server, grid):
+    """A directory in which ten rounds are done."""
+    made = server()
+    made.train(grid)
+    return made.home
+
+
+@pytest.mark.parametrize("bad", BAD_LINES.values(), ids=BAD_LINES)
+def test_a_damaged_line_is_told_and_the_history_after_it_stays(settings, server, finished, tmp_path, bad):
+    path = finished / ledger.ROUNDS
+    lines = path.read_bytes().splitlines()
+    path.write_bytes(b"\n".join([*lines[:3], bad, *lines[4:], b""]))
+    damaged = path.read_bytes()
+    message = r"rounds\.jsonl: line 4: expected a round as a JSON object with round, agents, .* got "
+    with pytest.raises(ValueError, match=message):
+        server()
+    with pytest.raises(ValueError, match=message):
+        table.status(finished)
+    assert path.read_bytes() == damaged
+
+
+@pytest.mark.parametrize("cut", [*BAD_LINES.values(), b"\0\0\0"], ids=[*BAD_LINES, "no bytes"])
+def test_a_last_line_that_was_cut_off_is_none(settings, server, finished, cut):
+    path = finished / ledger.ROUNDS
+    whole = path.read_bytes()
+    path.write_bytes(whole + cut)
+    assert [line["round"] for line in ledger.read(finished)] == list(range(11))
+    server()
+    assert path.read_bytes() == whole
+    path.write_bytes(whole.removesuffix(b"\n"))
+    assert [line["round"] for line in ledger.read(finished)] == list(range(11))
+
+
+def test_a_server_app_tells_of_a_damaged_line(finished, tmp_path):
+    (finished / ledger.ROUNDS).write_text("5\n")
+    values = {"home": str(finished), "config": str(tmp_path / "federation.toml"), "attempt": "a", "keys": ""}
+    with pytest.raises(ValueError, match=r"line 1: expected a round"):
+        server_app.main(None, SimpleNamespace(run_config=values))
+    assert "line 1: expected a round" in json.loads((finished / server_app.OUTCOME).read_text())["error"]
+
+
+def test_where_to_go_on_is_what_the_checkpoint_says(settings, finished, tmp_path):
+    assert servers._last_round(finished) == 10
+    before = shutil.copytree(finished, tmp_path / "before")
+    last = ledger.read(before)[-1]
+    with (before / ledger.ROUNDS).open("a") as lines:  # written, and then the disk was full
+        lines.write(json.dumps(last | {"round": 11}) + "\n")
+    assert [line["round"] for line in ledger.read(before)][-1] == 11
+    assert servers._last_round(before) == 10
+    (before / ledger.CHECKPOINT).unlink()
+    assert servers._last_round(before) == 0
+    with pytest.raises(FileNotFoundError, match="before: no round has been run there"):
+        table.status(before)

@@ -94,7 +94,7 @@ def _run(processes: Processes, home: Path, rounds: int, console: Console) -> Non
     with Live(console=console, refresh_per_second=2) as live:
         while True:
             over = main.poll() is not None
-            lines = list(ledger.read(server))
+            lines = ledger.read(server)
             errors = np.sum((ledger.central(server, settings.dim) - target) ** 2, axis=1)
             news += log.news()
             live.update(table.rounds(lines, settings.agents, errors, news[-1]))

@@ -3,7 +3,6 @@
 import json
 import os
 import secrets
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -17,6 +16,15 @@ from fedsarsa.deploy.config import Federation
 
 KIND = "server checkpoint"
 CHECKPOINT, CENTRAL, ROUNDS = "checkpoint.npz", "central.f64", "rounds.jsonl"
+FIELDS = {  # of a round's line, as far as others rely on them; the line of round 0 has none of them
+    "agents": list,
+    "missing": list,
+    "rejected": dict,
+    "moved": float,
+    "bytes_sent": int,
+    "bytes_received": int,
+    "seconds": float,
+}
 
 
 @dataclass
@@ -51,19 +59,20 @@ class Ledger:
 
     def open(self) -> Standing:
         """Where the federation stands: at its beginning, or at its checkpoint."""
-        path = self.home / CHECKPOINT
-        if not path.exists():
+        found = checkpoint(self.home)
+        if found is None:
             standing = Standing(self.settings.theta0)
             self._forget_after(-1)
             self.close_round(standing, {"round": 0})
             return standing
-        about, arrays = files.load(path, KIND)
+        about, arrays = found
         for name, own in self._promised.items():
             given = about.get("promised", {}).get(name)
             if given != own:
                 raise ValueError(
-                    f"{path}: expected a checkpoint of this federation, whose {name} is {own}, "
-                    f"got one whose {name} is {given}; choose another directory, or remove it"
+                    f"{self.home / CHECKPOINT}: expected a checkpoint of this federation, "
+                    f"whose {name} is {own}, got one whose {name} is {given}; "
+                    "choose another directory, or remove it"
                 )
         nodes, counted = ({int(key): n for key, n in about[name].items()} for name in ("nodes", "counted"))
         standing = Standing(
@@ -131,14 +140,39 @@ def _write(file: BinaryIO, content: bytes) -> None:
     os.fsync(file.fileno())
 
 
-def read(home: Path) -> Iterator[dict[str, Any]]:
-    """The rounds written so far; a line cut off by a crash is not one."""
+def checkpoint(home: Path) -> tuple[dict[str, Any], files.Arrays] | None:
+    """What the checkpoint in ``home`` tells, see `files.load`; None where there is none yet."""
+    path = home / CHECKPOINT
+    return files.load(path, KIND) if path.exists() else None
+
+
+def read(home: Path) -> list[dict[str, Any]]:
+    """The rounds written so far; an end that a crash cut off, which has no newline, is none."""
     path = home / ROUNDS
-    for line in path.read_text().splitlines() if path.exists() else []:
-        try:
-            yield json.loads(line)
-        except ValueError:
-            return
+    *lines, end = path.read_bytes().split(b"\n") if path.exists() else [b""]
+    found = []
+    for number, line in enumerate(lines, start=1):
+        record = _record(line)
+        if record is None:
+            raise ValueError(
+                f"{path}: line {number}: expected a round as a JSON object with round, {', '.join(FIELDS)}, "
+                f"got {line[:60].decode(errors='replace')!r}; mend it, or move the file away, and its history"
+            )
+        found.append(record)
+    last = _record(end)
+    return found if last is None else [*found, last]
+
+
+def _record(line: bytes) -> dict[str, Any] | None:
+    """A round's line, if it is one."""
+    try:
+        record = json.loads(line)
+    except ValueError:
+        return None
+    if not isinstance(record, dict) or type(record.get("round")) is not int:
+        return None
+    complete = all(isinstance(record.get(name), kind) for name, kind in FIELDS.items())
+    return record if complete or record == {"round": 0} else None
 
 
 def central(home: Path, dim: int) -> Floats:

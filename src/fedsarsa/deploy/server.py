@@ -160,7 +160,9 @@ def _watch(home: Path, attempt: str, processes: Processes, log: Log, say: Say) -
 
 
 def _last_round(home: Path) -> int:
-    return max((line["round"] for line in ledger.read(home)), default=0)
+    """Where the next run goes on: a line of rounds.jsonl may be of a round that was never finished."""
+    found = ledger.checkpoint(home)
+    return 0 if found is None else int(found[0]["round"])
 
 
 def is_running(home: Path) -> bool:

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fedsarsa._checks import Floats
-from fedsarsa.deploy import files, ledger
+from fedsarsa.deploy import ledger
 
 SHOWN = 20  # rounds, the last ones
 
@@ -51,11 +51,16 @@ def status(home: Path) -> None:
     """Print where the federation in a server's directory stands."""
     from fedsarsa.deploy.server import is_running
 
-    about, arrays = files.load(home / ledger.CHECKPOINT, ledger.KIND)
+    found = ledger.checkpoint(home)
+    if found is None:
+        raise FileNotFoundError(
+            f"{home}: no round has been run there; expected a server's directory, with {ledger.CHECKPOINT}"
+        )
+    about, arrays = found
     console = Console(markup=False, highlight=False)
     running = "a server is at work" if is_running(home) else "no server is at work"
     norm = float(np.linalg.norm(arrays["theta"]))
     console.print(
         f"federation {about['federation']}: round {about['round']} is done, {running}; norm {norm:.6g}"
     )
-    console.print(rounds(list(ledger.read(home)), int(about["promised"]["agents"])))
+    console.print(rounds(ledger.read(home), int(about["promised"]["agents"])))
