@@ -3,6 +3,7 @@
 import json
 from types import SimpleNamespace
 
+import httpx
 import pytest
 
 from fedsarsa.deploy import server_app
@@ -23,6 +24,8 @@ def context(tmp_path):
         (None, ""),
         (RuntimeError("nobody came"), "nobody came"),
         (RuntimeError(), "RuntimeError"),
+        (KeyError("reply"), "KeyError: 'reply'"),
+        (httpx.ConnectError("refused"), "ConnectError: refused"),
         (SystemExit(143), None),  # SIGTERM: Flower stops the process, and the run is submitted again
         (KeyboardInterrupt(), None),
     ],

@@ -42,11 +42,19 @@ def main(grid: Grid, context: Context) -> None:
             ).train(grid)
             outcome["error"] = ""
         except Exception as error:
-            outcome["error"] = str(error) or type(error).__name__
+            outcome["error"] = _sentence(error)
             raise
         finally:
             with _files.replacing(home / OUTCOME) as temporary:
                 temporary.write_text(json.dumps(outcome))
+
+
+def _sentence(error: Exception) -> str:
+    """What an error says; of others than those that we and the system make, what kind they are as well."""
+    kind, said = type(error).__name__, str(error)
+    if isinstance(error, ValueError | RuntimeError | OSError):
+        return said or kind
+    return f"{kind}: {said}"
 
 
 class Log:
