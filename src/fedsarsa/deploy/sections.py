@@ -11,6 +11,8 @@ from fedsarsa.experiments.config import FileFleet, PaperFleet
 from fedsarsa.experiments.continuous import ControlSection, GymSection
 from fedsarsa.experiments.section import Section, unless_given
 
+YEAR = 365 * 24 * 3600.0  # seconds
+
 
 class RemoteFleet(Section):
     """Finite worlds that the server never sees; it needs their sizes, and a bound on their rewards."""
@@ -84,7 +86,7 @@ class Server(Section):
 
     agents: int | None = Field(default=None, ge=1)
     reward_cap: float | None = Field(default=None, ge=0, allow_inf_nan=True)
-    deadline: float = Field(default=60.0, gt=0)
+    deadline: float = Field(default=60.0, gt=0, le=YEAR)
     fraction: float = Field(default=1.0, gt=0, le=1)
     at_least: int = Field(default=1, ge=1)
     rule: Literal["mean", "median", "trimmed-mean", "krum"] = "mean"

@@ -21,6 +21,7 @@ ROOM = 1 << 16  # bytes that a directory must still take
 START = 60.0  # seconds that a SuperLink, or a run, may take to begin
 TRIES = 5  # runs in a row that may die without finishing a round
 LOOK = 0.3  # seconds between two looks at a run
+FLOWER = 10.0  # seconds that a round may take on small machines, whatever the agents do
 
 Say = Callable[[str], None]
 
@@ -29,6 +30,11 @@ def serve(path: Path, home: Path, host: str, port: int, insecure: bool, say: Say
     """Train the federation that the configuration at ``path`` describes, to its end."""
     settings = config.load(path)
     rules.rule(settings)  # can it work? before anything is started
+    if (deadline := settings.server.deadline) < FLOWER:
+        say(
+            f"server.deadline is {deadline:g} seconds: a round takes Flower 3 to {FLOWER:g} by itself, "
+            "so agents may be too late in every round"
+        )
     home = files.private_directory(home)
     if insecure and not keys.is_loopback(host):
         raise ValueError(f"insecure: expected a loopback address without TLS and node keys, got {host}")
