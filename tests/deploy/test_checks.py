@@ -213,10 +213,20 @@ def test_growth_over_many_steps_is_added_up_in_parts(monkeypatch, schedule):
     assert checks.growth(schedule, 5, 37, 2.0, 0.5) == pytest.approx(expected, rel=1e-14)
 
 
-def test_long_rounds_with_a_step_size_for_each_of_many_agents_need_little_memory(tmp_path):
+def test_growth_of_constant_steps_is_not_added_up(monkeypatch):
+    monkeypatch.setattr(checks, "step_sizes_at", lambda *_: pytest.fail("it looks at every step"))
+    rise, largest = checks.growth(fs.ConstantStep(0.1), 0, 10**15, 2.0, 0.5)
+    assert rise == pytest.approx(10**15 * np.log(1.3), rel=1e-14)
+    assert largest == 0.2
+
+
+DECAY = '{ kind = "linear-decay", w = 0.5, a = 20.0 }'
+
+
+@pytest.mark.parametrize(("sizes", "distinct"), [([0.01, 0.02] * 25, 50), (DECAY, 1)])
+def test_long_rounds_with_a_step_size_for_each_of_many_agents_need_little_memory(tmp_path, sizes, distinct):
     text = CONFIG.replace("agents = 3", "agents = 50").replace("weights = [0.2, 0.5, 0.3]", "")
-    text = text.replace("sync_every = 7", "sync_every = 200_000").replace("steps = 70", "steps = 200_000")
-    sizes = [0.01, 0.02] * 25
+    text = text.replace("sync_every = 7", "sync_every = 2_000_000").replace("steps = 70", "steps = 2_000_000")
     settings = changed(tmp_path, "", text.replace("[0.1, 0.2, 0.05]", str(sizes)))
     tracemalloc.start()
     try:
@@ -224,8 +234,8 @@ def test_long_rounds_with_a_step_size_for_each_of_many_agents_need_little_memory
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert len(examiner.bounds) == 50
-    assert peak < 10e6  # bytes; one number for every agent and step would be 80e6
+    assert len(examiner.bounds) == distinct
+    assert peak < 10e6  # bytes; one number for every step would be 16e6, and so for every agent
 
 
 @pytest.mark.parametrize("size", [3e153, 1e200, -1e308])

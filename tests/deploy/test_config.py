@@ -1,10 +1,13 @@
 """What a deployment's configuration may say."""
 
+import json
+
 import numpy as np
 import pytest
 
 import fedsarsa as fs
-from fedsarsa.deploy import config, ledger
+from fedsarsa.deploy import config, ledger, wire
+from fedsarsa.deploy.server import serve
 from tests.deploy.federations import CONFIG, reference
 from tests.deploy.grids import assert_central, changed, crowd
 
@@ -29,6 +32,16 @@ from tests.deploy.grids import assert_central, changed, crowd
             "[training]",
             "[server]\ndeadline = -4.0\n[training]",
             "server.deadline: Input should be greater",
+        ),
+        (
+            "[training]",
+            "[server]\ndeadline = inf\n[training]",
+            "server.deadline: Input should be a finite number",
+        ),
+        (
+            "[training]",
+            "[server]\ndeadline = 1e9\n[training]",
+            "server.deadline: Input should be less than or equal to 31536000",
         ),
     ],
 )
@@ -84,3 +97,27 @@ def test_federations_begin_where_they_are_told(server, tmp_path, value):
     grid, made = crowd(settings, tmp_path), server(settings)
     made.train(grid)
     assert_central(made, settings, reference(settings))
+
+
+@pytest.mark.parametrize(("deadline", "warned"), [(2.5, True), (10.0, False)])
+def test_a_server_warns_of_deadlines_that_leave_agents_no_time(tmp_path, deadline, warned):
+    changed(tmp_path, f"[server]\ndeadline = {deadline}\n")
+    said = []
+    with pytest.raises(ValueError, match="insecure: expected a loopback address"):  # nothing is started
+        serve(tmp_path / "changed.toml", tmp_path / "home", "0.0.0.0", 8000, True, said.append)
+    assert len(said) == warned
+    assert not warned or said[0].startswith("server.deadline is 2.5 seconds: a round takes Flower 3 to 10 by")
+
+
+def test_what_everybody_agrees_on_fits_into_a_message_however_many_agents_there_are(tmp_path):
+    sizes = np.linspace(0.01, 0.1, 5000).tolist()
+
+    def terms(sizes):
+        text = CONFIG.replace("agents = 3", "agents = 5000").replace("weights = [0.2, 0.5, 0.3]", "")
+        return changed(tmp_path, "", text.replace("[0.1, 0.2, 0.05]", str(sizes))).terms
+
+    given, other = terms(sizes), terms([*sizes[:-1], 0.2])
+    assert given == terms(sizes)
+    assert {name for name in given if given[name] != other[name]} == {"step_size"}
+    assert given["step_size"].startswith("[0.01, 0.0100")
+    assert len(json.dumps(given)) < wire.LONGEST_HEADER / 2

@@ -13,7 +13,7 @@ from fedsarsa.deploy import wire
 from fedsarsa.deploy.config import Federation
 from fedsarsa.learning.boxes import BoxMap
 from fedsarsa.learning.features import Aggregation, FeatureMap
-from fedsarsa.learning.step_sizes import Schedule, schedules, step_sizes_at
+from fedsarsa.learning.step_sizes import ConstantStep, Schedule, schedules, step_sizes_at
 
 ROUNDING = 1e-9  # how far rounding may carry an honest agent beyond the bound, relatively
 CHUNK = 1 << 16  # steps that are looked at together: rounds may be long, and agents many
@@ -39,6 +39,9 @@ class Reply:
 
 def growth(schedule: Schedule, first: int, count: int, stride: float, discount: float) -> tuple[float, float]:
     """sum_l log(1 + (1 + gamma) alpha_l) over ``count`` steps from ``first`` on, and the largest alpha_l."""
+    if isinstance(schedule, ConstantStep):  # all alike, and rounds may be long
+        alpha = stride * schedule.value
+        return count * math.log1p((1 + discount) * alpha), alpha
     rise = largest = 0.0
     for start in range(first, first + count, CHUNK):
         times = np.arange(start, min(start + CHUNK, first + count))

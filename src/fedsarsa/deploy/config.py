@@ -22,6 +22,8 @@ from fedsarsa.learning.features import FeatureMap
 from fedsarsa.learning.step_sizes import schedules
 from fedsarsa.worlds.fleet import Fleet
 
+LONGEST_TERM, SHOWN = 1000, 100  # letters of a term, and those shown of one that is longer
+
 
 class Federation:
     """What everybody in a deployed federation must agree on, checked and complete.
@@ -125,7 +127,7 @@ class Federation:
     def terms(self) -> dict[str, str]:
         """What agents and server compare at the first round, field by field."""
         algo = self.algorithm
-        return {
+        terms = {
             "features": _told(algo.features),
             "policy": _told(algo.policy),
             "step_size": repr(algo.step_size),
@@ -138,6 +140,7 @@ class Federation:
             "agents": repr(self.agents),
             "seed": repr(self.training.seed),
         }
+        return {name: _brief(text) for name, text in terms.items()}
 
     @property
     def averaging(self) -> dict[str, str]:
@@ -188,6 +191,13 @@ def _listed(numbers: Floats) -> str:
     if len(numbers) <= 16:
         return repr(numbers.tolist())
     return f"{len(numbers)} numbers {hashlib.sha256(numbers.tobytes()).hexdigest()[:16]}"
+
+
+def _brief(text: str) -> str:
+    """A text, or if it is long, its beginning and a digest: every message carries all terms."""
+    if len(text) <= LONGEST_TERM:
+        return text
+    return f"{text[:SHOWN]}... {hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 
 def _told(part: object) -> str:
