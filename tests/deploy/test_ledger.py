@@ -95,6 +95,13 @@ def test_what_may_change_while_a_federation_lasts(settings, server, tmp_path):
     assert made.settings.rounds == 20
 
 
+def test_fewer_steps_than_were_done_are_refused(server, finished, tmp_path):
+    with pytest.raises(
+        ValueError, match=r"training\.steps: expected at least the 70 of the 10 rounds .* got 63"
+    ):
+        server(changed(tmp_path, "", CONFIG.replace("steps = 70", "steps = 63")))
+
+
 def test_taking_rounds_back_never_leaves_half_a_file(settings, server, grid, monkeypatch):
     made = server()
     made.train(grid)

@@ -97,6 +97,28 @@ def test_privacy_spent_on_a_round_that_was_never_finished_stays_spent(server, tm
     assert list(ledger.read(made.home))[-1]["epsilon"] == pytest.approx(rules.spent(undisturbed)["epsilon"])
 
 
+def test_at_the_limit_on_epsilon_nobody_is_asked(server, tmp_path):
+    event, alone = GaussianPrivacyEvent(2.0, 3, 3), rules.rule(robust(tmp_path, PRIVATE, agents=3)).accountant
+    alone.compose(event, 3)
+    limit = alone.get_privacy_spent().epsilon + 0.01
+    settings = robust(tmp_path, PRIVATE.replace("2.0 }", f"2.0, max_epsilon = {limit} }}"), agents=3)
+    grid = crowd(settings, tmp_path)
+    message = rf"max_epsilon: {limit - 0.01:.4g} of {limit:g} is spent after 3 rounds, and the next"
+    made = server(settings)
+    with pytest.raises(RuntimeError, match=message):
+        made.train(grid)
+    assert len(ledger.central(made.home, settings.dim)) == 4
+    grid.get_node_ids = lambda: pytest.fail("it asks who is there")
+    with pytest.raises(RuntimeError, match=message):
+        server(settings).train(grid)
+
+
+def test_a_limit_on_epsilon_that_no_round_keeps(server, tmp_path):
+    settings = robust(tmp_path, PRIVATE.replace("2.0 }", "2.0, max_epsilon = 0.1 }"), agents=3)
+    with pytest.raises(RuntimeError, match=r"max_epsilon: 0 of 0\.1 is spent after 0 rounds"):
+        server(settings).train(crowd(settings, tmp_path))
+
+
 @pytest.mark.parametrize("start", [0.0, 1.0, 1e-300, 1e6])
 def test_an_agent_that_echoes_the_parameter_does_not_end_a_private_federation(server, tmp_path, start):
     settings = robust(tmp_path, PRIVATE, agents=3)

@@ -9,6 +9,7 @@ from flwr.app import Error
 
 from fedsarsa.deploy import ledger, strategy
 from fedsarsa.deploy.agent import Agent
+from fedsarsa.deploy.checks import Examiner
 from tests.deploy.federations import CONFIG, KEYS, reference, with_participation
 from tests.deploy.grids import (
     assert_central,
@@ -29,6 +30,26 @@ def test_the_reference_engines_parameters_round_by_round(settings, server, grid)
     lines = list(ledger.read(made.home))
     assert [line["round"] for line in lines] == list(range(11))
     assert all(line["agents"] == [0, 1, 2] and not line["rejected"] for line in lines[1:])
+
+
+def test_a_finished_federation_waits_for_nobody(settings, server, grid, monkeypatch):
+    final = server().train(grid)
+    monkeypatch.setattr(grid, "get_node_ids", lambda: pytest.fail("it asks who is there"))
+    again = server()
+    np.testing.assert_array_equal(again.train(grid), final)
+    assert "round 10 of 10 is done" in again.said[-1]
+
+
+def test_every_reply_is_examined_once(settings, server, grid, monkeypatch):
+    examined, examine = [], Examiner.examine
+
+    def counted(self, message):
+        examined.append(message.metadata.src_node_id)
+        return examine(self, message)
+
+    monkeypatch.setattr(Examiner, "examine", counted)
+    server().train(grid)
+    assert examined == [101, 102, 103] * 10
 
 
 @pytest.mark.parametrize("crash", [1, 4, 9])
@@ -207,6 +228,30 @@ def test_strangers_who_are_asked_in_turn_are_added_up(server, tmp_path):
         server(settings).train(grid)
 
 
+def test_a_stranger_with_a_new_name_is_the_same(server, grid, homes, tmp_path, monkeypatch):
+    monkeypatch.setattr(strategy, "PAUSE", 0.001)
+    strict = changed(tmp_path, "[server]\ndeadline = 0.02\nat_least = 2\n")
+    grid.agents[103] = Agent(changed(tmp_path, "", CONFIG.replace("seed = 11", "seed = 12")), 2, homes[2])
+    asked = []
+
+    def silence(number):
+        asked.append(number)
+        grid.silent = {102} if len(asked) <= 3 else set()
+
+    def rename(node, number, reply):
+        if node == 103:
+            grid.agents[999] = grid.agents.pop(103)
+        return reply
+
+    grid.before, grid.spoil = silence, rename
+    made = server(strict)
+    made.train(grid)
+    line = ledger.read(made.home)[1]
+    assert (line["askings"], line["asked"], line["agents"]) == (4, 4, [0, 1])
+    assert set(line["rejected"]) == {"node 103", "node 999"}
+    assert_central(made, strict, with_participation(strict, [[0, 1]] * 10))
+
+
 def test_a_federation_of_strangers_ends_with_their_names(server, grid, tmp_path):
     greedy = 'policy = { kind = "greedy" }'
     text = CONFIG.replace('policy = { kind = "softmax", temperature = 1.0 }', greedy)
@@ -229,6 +274,9 @@ def test_too_few_replies_ask_the_round_again(settings, server, grid, homes, tmp_
         ledger.central(made.home, settings.dim), reference(settings), rtol=0, atol=1e-12
     )
     assert made.said.count("round 5: 2 sound replies of 3, 3 needed") == 4
+    line = ledger.read(made.home)[5]
+    assert (line["earlier"], line["missing"]) == ({"agent 1": "no reply"}, [])
+    assert line["seconds"] >= 4 * 0.02
     grid.silent, grid.before = {102}, lambda number: None
     (made.home / ledger.CHECKPOINT).unlink()
     for home in homes:
@@ -257,7 +305,14 @@ def test_quick_refusals_do_not_use_up_the_servers_patience(settings, server, gri
     made.train(grid)
     refused = "the agent refuses: nobody is there: ?[2Jno such file"
     assert made.said.count(f"round 5: left agent 1 out: {refused}") == 50
-    assert list(ledger.read(made.home))[5]["rejected"] == {"agent 1": refused}
+    before, line = ledger.read(made.home)[4:6]
+    assert (line["agents"], line["rejected"], line["earlier"]) == ([0, 1, 2], {}, {"agent 1": refused})
+    assert (before["askings"], line["askings"]) == (1, 51)
+    assert before["asked"] == line["asked"] == 3
+    assert line["bytes_sent"] == 51 * before["bytes_sent"]
+    assert line["bytes_received"] == (50 * 2 + 3) * before["bytes_received"] // 3
+    assert line["bridge_seconds"] == pytest.approx(51 * before["bridge_seconds"])
+    assert line["seconds"] >= 49 * 0.002 + line["strategy_seconds"]
     assert_central(made, settings, reference(settings))
 
 
@@ -337,6 +392,11 @@ def test_some_of_the_agents_can_be_out_of_order(server, tmp_path, monkeypatch, t
     rounds = [line["agents"] for line in ledger.read(made.home) if line["round"]]
     assert rounds == [[0, 1, 2, 4, 5, 6]] * 10
     assert max(asked.count(number) for number in range(1, 11)) == 2  # it is not asked twice in a round
+    for line in ledger.read(made.home)[1:]:  # and named in every round that asked it
+        out = (line["missing"], line["rejected"])
+        told = (["node 203"], {}) if how == "dead" else ([], {"agent 3": "the agent refuses: no"})
+        assert out == (told if line["askings"] == 2 else ([], {}))
+        assert line["asked"] == (7 if line["askings"] == 2 else 6)
     if "privacy" not in text:
         assert_central(made, settings, with_participation(settings, rounds))
 

@@ -24,7 +24,11 @@ class RejectedError(ValueError):
 
 
 class OddOneOutError(RejectedError):
-    """A reply of an agent that learns something else."""
+    """A reply of an agent that learns something else, and which one it says it is, if it says so."""
+
+    def __init__(self, reason: str, says: int | None) -> None:
+        super().__init__(reason)
+        self.says = says
 
 
 @dataclass(frozen=True)
@@ -148,9 +152,11 @@ class Examiner:
                 f"expected a reply to round {self.number}, got one to round {header.get('round')!r:.20}"
             )
         self._terms(header)
-        number = header.get("agent")
-        if type(number) is not int or not 0 <= number < self.settings.agents:
-            raise RejectedError(f"expected an agent below {self.settings.agents}, got {number!r:.20}")
+        number = self._number(header)
+        if number is None:
+            raise RejectedError(
+                f"expected an agent below {self.settings.agents}, got {header.get('agent')!r:.20}"
+            )
         seconds = header.get("bridge_seconds")
         return Reply(
             number,
@@ -158,6 +164,10 @@ class Examiner:
             seconds if isinstance(seconds, float) and 0 <= seconds < math.inf else 0.0,
             len(array.data) + len(text),
         )
+
+    def _number(self, header: dict[str, Any]) -> int | None:
+        number = header.get("agent")
+        return number if type(number) is int and 0 <= number < self.settings.agents else None
 
     def _terms(self, header: dict[str, Any]) -> None:
         given = header.get("terms")
@@ -167,7 +177,9 @@ class Examiner:
             raise RejectedError("the reply does not tell what the agent learns")
         for name, own in self.settings.terms.items():
             if given.get(name) != own:
-                raise OddOneOutError(f"its {name} is {given.get(name)!r:.200}, the server's {own!r}")
+                raise OddOneOutError(
+                    f"its {name} is {given.get(name)!r:.200}, the server's {own!r}", self._number(header)
+                )
 
     def _theta(self, array: Any, number: int) -> Floats:
         dim = self.settings.dim

@@ -74,6 +74,12 @@ class Ledger:
                     f"whose {name} is {own}, got one whose {name} is {given}; "
                     "choose another directory, or remove it"
                 )
+        done, every = about["round"], self.settings.every
+        if done > self.settings.rounds:
+            raise ValueError(
+                f"training.steps: expected at least the {done * every} of the {done} rounds that are done in "
+                f"{self.home}, got {self.settings.training.steps}"
+            )
         nodes, counted = ({int(key): n for key, n in about[name].items()} for name in ("nodes", "counted"))
         standing = Standing(
             arrays["theta"], about["round"], about["federation"], nodes, counted, about["privacy"]

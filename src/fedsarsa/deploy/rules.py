@@ -12,6 +12,7 @@ from flwr.serverapp.strategy import (
     DifferentialPrivacyServerSideFixedClipping as Private,
 )
 from flwr.serverapp.strategy import FedAvg, FedMedian, FedTrimmedAvg, Krum, Strategy
+from flwr.supercore.privacy_accounting import GaussianPrivacyEvent
 
 from fedsarsa._checks import Floats
 from fedsarsa.deploy.config import Federation
@@ -97,6 +98,22 @@ def clippable(theta: Floats, before: Floats) -> Floats:
     moved = before.copy()
     moved[0] += max(np.spacing(abs(before[0])), NUDGE)
     return moved
+
+
+def check_budget(strategy: Strategy, done: int) -> None:
+    """Refuse to ask for a round after those ``done`` whose noisy average would pass the limit on epsilon."""
+    if not isinstance(strategy, Private) or strategy.accountant is None:
+        return
+    accountant = strategy.accountant
+    limit, population = accountant.config.max_epsilon, accountant.config.population_size
+    if limit is None:
+        return
+    event = GaussianPrivacyEvent(strategy.noise_multiplier, strategy.num_sampled_clients, population)
+    if accountant.would_exceed(event):
+        raise RuntimeError(
+            f"server.privacy.max_epsilon: {accountant.get_privacy_spent().epsilon:.4g} of {limit:g} is spent "
+            f"after {done} rounds, and the next one would pass it"
+        )
 
 
 def spent(strategy: Strategy) -> dict[str, Any]:

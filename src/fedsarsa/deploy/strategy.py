@@ -19,7 +19,7 @@ from flwr.serverapp.strategy import Strategy
 
 from fedsarsa._checks import Floats
 from fedsarsa.deploy import exchange, rules
-from fedsarsa.deploy.attempt import Attempt
+from fedsarsa.deploy.attempt import Askings, Attempt
 from fedsarsa.deploy.checks import Examiner, Reply
 from fedsarsa.deploy.config import Federation
 from fedsarsa.deploy.ledger import Ledger
@@ -58,12 +58,9 @@ class FedSarsaStrategy(Strategy):
         self.roster = Roster(self.standing.nodes, keys)
         if self.standing.privacy:
             rules.remember(self.rule, self.standing.privacy)
-        # Of the attempts at this round that did not count:
-        self.strangers: dict[int, str] = {}  # nodes that learn something else
-        self.failed: set[int] = set()  # nodes that gave no sound reply
-        self.turned_away: dict[str, str] = {}
+        self.askings = Askings()  # of the round in progress
+        self.attempt: Attempt  # the last of them; there is none before `configure_train`
         self.away = self.writing = 0.0  # seconds spent asking Flower for nodes, and on the ledger
-        self.asking = 0.0  # seconds spent on this round
         self.warned = False
         weights = settings.algorithm.weights
         self.weights = np.ones(settings.agents) if weights is None else np.asarray(weights)
@@ -79,8 +76,11 @@ class FedSarsaStrategy(Strategy):
     def train(self, grid: Grid) -> Floats:
         """Run the rounds that are left; the final central parameter."""
         self.summary()
-        self._gather_agents(grid)
+        done = self.standing.round
         while self.standing.round < self.settings.rounds:
+            rules.check_budget(self.rule, self.standing.round)
+            if self.standing.round == done:
+                self._gather_agents(grid)
             self._next_round(grid)
         return self.standing.theta
 
@@ -90,72 +90,63 @@ class FedSarsaStrategy(Strategy):
         Agents that are being started again refuse quickly, and must find the server still asking.
         """
         deadline = self.settings.server.deadline
-        self.turned_away, self.strangers, self.failed = {}, {}, set()
-        self.asking, pause, asked = 0.0, PAUSE, 0.0
-        while not self._round(grid):
-            attempt = self.attempt
-            self.turned_away |= attempt.rejected
-            self.failed |= set(attempt.asked) - attempt.sound
-            known = self.strangers | attempt.strangers
-            self.strangers = {node: why for node, why in known.items() if node not in attempt.sound}
+        self.askings = Askings()
+        pause, asked = PAUSE, 0.0
+        while (theta := self._ask(grid)) is None:
             self._check_strangers()
-            if self.asking >= PATIENCE * deadline:
+            if self.askings.waited >= PATIENCE * deadline:
+                attempt = self.attempt
                 silent = {self.roster.name(node): "no reply" for node in attempt.missing}
                 why = "".join(f"; {name}: {reason}" for name, reason in (attempt.rejected | silent).items())
                 raise RuntimeError(
                     f"round {self.standing.round + 1} was asked for {PATIENCE} deadlines of {deadline:g} "
                     f"seconds and never counted: {self._lacking()}{why}"
                 )
-            wait = max(0.0, min(pause, LONGEST_PAUSE, deadline) - (self.asking - asked))
+            wait = max(0.0, min(pause, LONGEST_PAUSE, deadline) - (self.askings.waited - asked))
             time.sleep(wait)
-            self.asking += wait
-            asked, pause = self.asking, 2 * pause
+            self.askings.waited += wait
+            asked, pause = self.askings.waited, 2 * pause
+        self._close(theta)
 
-    def _round(self, grid: Grid) -> bool:
-        """Ask for one round; whether it counts."""
+    def _ask(self, grid: Grid) -> Floats | None:
+        """Ask for the next round once; the new central parameter if it counts."""
         begun = time.perf_counter()
-        number, before = self.standing.round + 1, self.standing.theta
-        arrays = ArrayRecord({"theta": Array(before)})
+        number, askings = self.standing.round + 1, self.askings
+        arrays = ArrayRecord({"theta": Array(self.standing.theta)})
         self.away = 0.0
         messages = list(self.configure_train(number, arrays, ConfigRecord(), grid))
-        sent = sum(len(exchange.request(message)) + arrays["theta"].shape[0] * 8 for message in messages)
+        askings.sent += sum(len(exchange.request(one)) + arrays["theta"].shape[0] * 8 for one in messages)
         asked_at = time.perf_counter()
         deadline = self.settings.server.deadline
         replies, unseen = exchange.exchange(grid, messages, deadline, self.attempt.hear)
         answered_at = time.perf_counter()
-        self.asking += answered_at - asked_at
+        askings.waited += answered_at - asked_at
         result, _ = self.aggregate_train(number, replies)
+        askings.add(self.attempt)
         if result is None:
             self.say(f"round {number}: {self._lacking()}")
-            return False
-        standing, attempt, accepted = self.standing, self.attempt, self.attempt.replies
+        askings.own += asked_at - begun - self.away + unseen + time.perf_counter() - answered_at
+        return None if result is None else result["theta"].numpy()
+
+    def _close(self, theta: Floats) -> None:
+        """Write down a round that counts."""
+        begun = time.perf_counter()
+        standing, agents = self.standing, list(self.attempt.accepted)
         standing.privacy = rules.spent(self.rule)
         if standing.privacy:  # before anybody can see the noisy average: what is spent stays spent
             self.ledger.save(standing)
-        standing.theta, standing.round = result["theta"].numpy(), number
-        standing.counted |= dict.fromkeys(attempt.accepted, number)
-        done = time.perf_counter()
-        record: dict[str, Any] = {
-            "round": number,
-            "asked": len(messages),
-            "agents": list(attempt.accepted),
-            "missing": sorted(self.roster.name(node) for node in attempt.missing),
-            "rejected": self.turned_away | attempt.rejected,
-            "moved": float(np.linalg.norm(standing.theta - before)),
-            "bytes_sent": sent,
-            "bytes_received": sum(reply.bytes for reply in accepted),
-            "seconds": done - begun,
-            "strategy_seconds": asked_at - begun - self.away + unseen + done - answered_at + self.writing,
-            "bridge_seconds": max(reply.seconds for reply in accepted),
-        }
+        moved = float(np.linalg.norm(theta - standing.theta))
+        standing.theta, standing.round = theta, standing.round + 1
+        standing.counted |= dict.fromkeys(agents, standing.round)
+        self.askings.own += self.writing + time.perf_counter() - begun
+        record = {"round": standing.round, "agents": agents, "moved": moved} | self.askings.record()
         if "epsilon" in standing.privacy:
             record["epsilon"] = standing.privacy["epsilon"]
+        closing = time.perf_counter()
         self.ledger.close_round(standing, record)
-        self.writing = time.perf_counter() - done  # it is in the next round's record
+        self.writing = time.perf_counter() - closing  # it is in the next round's record
         spent = f", epsilon {record['epsilon']:.4g}" if "epsilon" in record else ""
-        agents = ", ".join(map(str, record["agents"]))
-        self.say(f"round {number}: agents {agents}; moved {record['moved']:.4g}{spent}")
-        return True
+        self.say(f"round {standing.round}: agents {', '.join(map(str, agents))}; moved {moved:.4g}{spent}")
 
     @property
     def _needed(self) -> int:
@@ -171,9 +162,9 @@ class FedSarsaStrategy(Strategy):
 
     def _check_strangers(self) -> None:
         """Give up at once if too many learn something else, which asking again does not change."""
-        if self.settings.agents - len(self.strangers) < self._needed:
-            strangers = self.strangers.items()
-            why = "; ".join(f"{self.roster.name(node)}: {reason}" for node, reason in strangers)
+        strangers = self.askings.strangers
+        if self.settings.agents - len(strangers) < self._needed:
+            why = "; ".join(strangers.values())
             raise RuntimeError(f"fewer than {self._needed} agents can take part; {why}")
 
     def _gather_agents(self, grid: Grid) -> None:
@@ -214,9 +205,10 @@ class FedSarsaStrategy(Strategy):
         # Whoever failed in an earlier attempt is not waited for while enough others are here. Private rounds
         # may do so as well: their accountant takes every release for one of all agents, without amplification
         # by sampling, and noise is made for the attempt that counts, of the same size whoever was asked.
-        if len(present) - len(self.failed.intersection(present)) < size:
-            self.failed.clear()
-        present = [node for node in present if node not in self.failed]
+        failed = self.askings.failed
+        if len(present) - len(failed.intersection(present)) < size:
+            failed.clear()
+        present = [node for node in present if node not in failed]
         if size < len(present):  # the same choice after a restart
             rng = np.random.default_rng([settings.training.seed, server_round])
             present = sorted(rng.choice(np.array(present, np.uint64), size, replace=False).tolist())
