@@ -1,5 +1,6 @@
 """The demo: its numbers, what others on the machine could see of it, how it goes on and stops."""
 
+import io
 import re
 import signal
 import subprocess
@@ -8,8 +9,11 @@ import time
 
 import numpy as np
 import pytest
+from rich.console import Console
 
-from fedsarsa.deploy import config, ledger
+from fedsarsa.deploy import config, demo, files, ledger
+from fedsarsa.deploy.node import LEASE
+from fedsarsa.deploy.processes import Processes
 from tests.deploy.deployments import FEDSARSA, Onlooker, left_running, run, short_home
 from tests.deploy.federations import reference
 
@@ -17,7 +21,7 @@ pytestmark = [pytest.mark.processes, pytest.mark.xdist_group("demo")]  # they sh
 
 
 @pytest.fixture(scope="module")
-def demo():
+def finished():
     """The home of a demo that has run to its end, what it printed, and who looked on."""
     with short_home() as home:
         with Onlooker(home) as onlooker:
@@ -26,8 +30,8 @@ def demo():
         yield home, done.stdout, onlooker
 
 
-def test_the_demo_computes_what_the_reference_engine_computes(demo):
-    home, printed, _ = demo
+def test_the_demo_computes_what_the_reference_engine_computes(finished):
+    home, printed, _ = finished
     settings = config.load(home / "federation.toml")
     seen = ledger.central(home / "server", settings.dim)
     np.testing.assert_allclose(seen, reference(settings), rtol=0, atol=1e-12)
@@ -35,8 +39,8 @@ def test_the_demo_computes_what_the_reference_engine_computes(demo):
     assert left_running(home) == []
 
 
-def test_nobody_else_can_read_a_secret_take_a_task_or_have_an_app_run(demo):
-    home, _, onlooker = demo
+def test_nobody_else_can_read_a_secret_take_a_task_or_have_an_app_run(finished):
+    home, _, onlooker = finished
     private = [path for path in home.rglob("*") if path.suffix in (".key", ".secret")]
     assert len(private) == 2 + 3 * 3 + 4  # the authority's and the server's, three of each node, secrets
     assert all(path.stat().st_mode & 0o077 == 0 for path in private)
@@ -55,8 +59,8 @@ def test_nobody_else_can_read_a_secret_take_a_task_or_have_an_app_run(demo):
     assert sorted(onlooker.answers.values()) == [[401, 403]] + 3 * [[401, 404]]  # SuperLink, SuperNodes
 
 
-def test_the_demo_goes_on_from_what_is_there_and_stops_at_ctrl_c(demo):
-    home, _, _ = demo
+def test_the_demo_goes_on_from_what_is_there_and_stops_at_ctrl_c(finished):
+    home, _, _ = finished
     command = [sys.executable, *FEDSARSA, "deploy", "demo", "--rounds", "50", "--home", str(home)]
     again = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     with again:
@@ -74,3 +78,43 @@ def test_the_demo_goes_on_from_what_is_there_and_stops_at_ctrl_c(demo):
     settings = config.load(home / "federation.toml")
     seen = ledger.central(home / "server", settings.dim)
     np.testing.assert_allclose(seen, reference(settings)[: len(seen)], rtol=0, atol=1e-12)
+
+
+DYING = "import os; print('INFO: all is well', flush=True); os.kill(os.getpid(), 9)"
+
+
+def looked_at(parts, processes, count):
+    for _ in range(count):
+        for child in processes.started.values():
+            child.wait()
+        parts.check()
+
+
+def test_parts_that_die_are_started_again_unless_it_is_in_vain(tmp_path):
+    console = Console(file=io.StringIO())
+    with Processes(files.private_directory(tmp_path / "home")) as processes:
+        parts = demo.Parts(processes, console)
+        parts.start("agent0", ["-c", DYING])
+        with pytest.raises(RuntimeError, match=r"^agent0 was killed by signal 9$"):
+            looked_at(parts, processes, demo.RESTARTS + 1)
+    said = ["agent0 was killed by signal 9; it is started again"] * demo.RESTARTS
+    assert console.file.getvalue().splitlines() == said
+    log = (tmp_path / "home" / "logs" / "agent0.log").read_text()
+    assert log.count("all is well") == 1 + demo.RESTARTS
+
+
+def test_nodes_with_a_lease_may_try_often(tmp_path):
+    with Processes(files.private_directory(tmp_path / "home")) as processes:
+        parts = demo.Parts(processes, Console(file=io.StringIO()))
+        parts.start("node0", ["-c", f"print({LEASE!r}); raise SystemExit(2)"])
+        looked_at(parts, processes, 2 * demo.RESTARTS)
+        processes.start("server", ["-c", "print('no room'); raise SystemExit(2)"]).wait()
+        with pytest.raises(RuntimeError, match=r"^server ended with code 2: no room$"):
+            parts.check()
+
+
+def test_what_follows_the_table_in_a_file_has_a_line_of_its_own():
+    file = io.StringIO()
+    with demo._live(Console(file=file)) as live:
+        live.update("round 1")
+    assert file.getvalue() == "round 1\n"

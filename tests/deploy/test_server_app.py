@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import httpx
 import pytest
 
-from fedsarsa.deploy import server_app
+from fedsarsa.deploy import server, server_app
 from fedsarsa.deploy.strategy import FedSarsaStrategy
 from tests.deploy.federations import CONFIG
 
@@ -65,3 +65,12 @@ def test_what_it_says_can_be_followed(tmp_path):
         file.write("ee\n")
     assert early.news() == late.news() == ["three"]
     assert early.news() == []
+
+
+@pytest.mark.parametrize(("code", "told"), [(-9, "code -9"), (1, "code 1: INFO: all is well")])
+def test_parts_that_were_killed_said_nothing_about_it(tmp_path, code, told):
+    link = SimpleNamespace(poll=lambda: code, returncode=code)
+    processes = SimpleNamespace(started={"superlink": link}, last_words=lambda name: "INFO: all is well")
+    orders = SimpleNamespace(run=lambda bundle, values: None)
+    with pytest.raises(RuntimeError, match=f"^the SuperLink ended with {told}$"):
+        server._train(orders, {}, tmp_path, processes, print)

@@ -3,6 +3,9 @@
 import shutil
 import tempfile
 import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -40,6 +43,7 @@ at_least = 3
 """
 EVERY = 1000
 LOOK = 0.5  # seconds between two looks at the parts
+RESTARTS = 3  # times that an agent or a node is started again
 START = 180.0  # seconds that a part may take to begin; agents compile when they start for the first time
 
 
@@ -75,23 +79,21 @@ def _run(processes: Processes, home: Path, rounds: int, console: Console) -> Non
     fedsarsa = ["-m", "fedsarsa"]
     count = settings.agents
     console.print(f"SuperLink on {address}, {count} SuperNodes, {count} agents; TLS and node keys")
+    parts = Parts(processes, console)
     for number, own in enumerate(homes):
-        part = [*fedsarsa, "agent", str(path), "--number", str(number), "--home", str(own)]
-        processes.start(f"agent{number}", part)
+        command = [*fedsarsa, "agent", str(path), "--number", str(number), "--home", str(own)]
+        parts.start(f"agent{number}", command)
     for number in range(count):
-        _await(processes, f"agent{number}", "listens on")
+        parts.await_word(f"agent{number}", "listens on")
     main = processes.start(
         "server", [*fedsarsa, "deploy", "server", str(path), "--home", str(server), "--address", address]
     )
-    _await(processes, "server", "SuperLink listens")
-    joining = {
-        f"node{number}": [*fedsarsa, "deploy", "node", "--superlink", address, "--home", str(own)]
-        for number, own in enumerate(homes)
-    }
-    for name, part in joining.items():
-        processes.start(name, part)
+    parts.await_word("server", "SuperLink listens")
+    for number, own in enumerate(homes):
+        command = [*fedsarsa, "deploy", "node", "--superlink", address, "--home", str(own)]
+        parts.start(f"node{number}", command)
     log, news = Log(server), [""]
-    with Live(console=console, refresh_per_second=2) as live:
+    with _live(console) as live:
         while True:
             over = main.poll() is not None
             lines = ledger.read(server)
@@ -100,28 +102,66 @@ def _run(processes: Processes, home: Path, rounds: int, console: Console) -> Non
             live.update(table.rounds(lines, settings.agents, errors, news[-1]))
             if over:
                 break
-            _check(processes, joining)
+            parts.check()
             time.sleep(LOOK)
     if main.returncode:
-        raise RuntimeError(processes.last_words("server", lines=1))
+        killed = main.returncode < 0
+        raise RuntimeError(_end(processes, "server") if killed else processes.last_words("server", lines=1))
 
 
-def _await(processes: Processes, name: str, word: str) -> None:
-    """Wait until a part says ``word``."""
-    until = time.monotonic() + START
-    while word not in processes.last_words(name):
-        _check(processes, {})
-        if time.monotonic() > until:
-            raise RuntimeError(f"{name} did not begin within {START:.0f} seconds")
-        time.sleep(LOOK)
+@contextmanager
+def _live(console: Console) -> Iterator[Live]:
+    """A table that is brought up to date, and has a line of its own also where it is written to a file."""
+    try:
+        with Live(console=console, refresh_per_second=2) as live:
+            yield live
+    finally:
+        if not console.is_terminal:  # there, Live does it
+            console.line()
 
 
-def _check(processes: Processes, joining: dict[str, list[str]]) -> None:
-    """Every part must be there, or done; nodes that a killed demo has left a lease of are let in later."""
-    for name, child in list(processes.started.items()):
-        if child.poll() is None or (name == "server" and not child.returncode):
-            continue
-        said = processes.last_words(name)
-        if name not in joining or LEASE not in said:
-            raise RuntimeError(f"{name} ended: {said}")
-        processes.start(name, joining[name])
+class Parts:
+    """The agents and nodes of the demo, which are started again when they die, if that is not in vain."""
+
+    def __init__(self, processes: Processes, console: Console) -> None:
+        self.processes, self.console = processes, console
+        self.commands: dict[str, list[str]] = {}
+        self.died: Counter[str] = Counter()
+
+    def start(self, name: str, command: list[str]) -> None:
+        """Start a part, for the first time."""
+        self.commands[name] = command
+        self.processes.start(name, command)
+
+    def await_word(self, name: str, word: str) -> None:
+        """Wait until a part says ``word``."""
+        until = time.monotonic() + START
+        while word not in self.processes.last_words(name):
+            self.check()
+            if time.monotonic() > until:
+                raise RuntimeError(f"{name} did not begin within {START:.0f} seconds")
+            time.sleep(LOOK)
+
+    def check(self) -> None:
+        """Every part must be there, or done, or is started again.
+
+        Nodes that a killed demo has left a lease of are let in later, however often they try.
+        """
+        for name, child in list(self.processes.started.items()):
+            if child.poll() is None or (name == "server" and not child.returncode):
+                continue
+            if LEASE not in self.processes.last_words(name):
+                how = _end(self.processes, name)
+                if name not in self.commands or self.died[name] == RESTARTS:
+                    raise RuntimeError(how)
+                self.died[name] += 1
+                self.console.print(f"{how}; it is started again")
+            self.processes.start(name, self.commands[name])
+
+
+def _end(processes: Processes, name: str) -> str:
+    """How a part ended."""
+    code = processes.started[name].returncode
+    if code < 0:
+        return f"{name} was killed by signal {-code}"
+    return f"{name} ended with code {code}: {processes.last_words(name)}"

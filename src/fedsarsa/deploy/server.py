@@ -95,9 +95,9 @@ def _train(
             return
         for name, part in processes.started.items():
             if part.poll() is not None:
-                raise RuntimeError(
-                    f"the {NAMES[name]} ended with code {part.returncode}: {processes.last_words(name)}"
-                )
+                # Whoever is killed has no time to say so: its last words are about something else.
+                said = "" if part.returncode < 0 else f": {processes.last_words(name)}"
+                raise RuntimeError(f"the {NAMES[name]} ended with code {part.returncode}{said}")
         if outcome is not None:
             raise RuntimeError(outcome)
         rounds = _last_round(home)
