@@ -105,8 +105,8 @@ def _run(processes: Processes, home: Path, rounds: int, console: Console) -> Non
             parts.check()
             time.sleep(LOOK)
     if main.returncode:
-        killed = main.returncode < 0
-        raise RuntimeError(_end(processes, "server") if killed else processes.last_words("server", lines=1))
+        said = processes.last_words("server", lines=1).removeprefix("fedsarsa: ")
+        raise RuntimeError(_end(processes, "server") if main.returncode < 0 else said)
 
 
 @contextmanager
