@@ -19,7 +19,8 @@ from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
 from flwr.supercore.runtime import RuntimeHttpClient
 
 from fedsarsa.deploy import config, files, keys, ledger
-from fedsarsa.deploy.processes import Processes, free_port
+from fedsarsa.deploy.addresses import free_port
+from fedsarsa.deploy.processes import Processes
 
 FEDSARSA = ["-m", "fedsarsa"]
 

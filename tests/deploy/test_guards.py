@@ -18,7 +18,7 @@ from types import SimpleNamespace
 import pytest
 
 from fedsarsa.deploy import app, control, guards
-from fedsarsa.deploy.processes import free_port
+from fedsarsa.deploy.addresses import free_port
 
 SECRET = "0123456789abcdef"
 

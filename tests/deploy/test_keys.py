@@ -15,8 +15,8 @@ from cryptography.x509 import SubjectAlternativeName
 from typer.testing import CliRunner
 
 from fedsarsa.cli import app as command
-from fedsarsa.deploy import files, keys, node, server
-from fedsarsa.deploy.processes import check_free, free_port
+from fedsarsa.deploy import addresses, files, keys, node, server
+from fedsarsa.deploy.addresses import check_free, free_port
 from tests.deploy.federations import CONFIG
 
 
@@ -217,8 +217,8 @@ def test_an_expired_authority_is_renewed_and_nodes_are_told(home, tls, tmp_path)
     keys.check_server(home)
     keys.check_authority(home / "ca.crt")
     # The authority's key is the same: certificates that nodes have are good until their own end.
-    keys.check_reachable("127.0.0.1", tls, home / "ca.crt")
-    keys.check_reachable("127.0.0.1", tls, mine)
+    addresses.check_reachable("127.0.0.1", tls, home / "ca.crt")
+    addresses.check_reachable("127.0.0.1", tls, mine)
 
 
 def test_an_authority_lasts_as_long_as_what_it_signs(home):
@@ -282,16 +282,16 @@ def tls(home):
 def test_superlinks_that_cannot_be_trusted_or_reached(home, tls, tmp_path):
     other = files.private_directory(tmp_path / "other")
     keys.make_server(other, ["localhost"])
-    keys.check_reachable("127.0.0.1", tls, home / "ca.crt")
-    keys.check_reachable("localhost", tls, home / "ca.crt")
+    addresses.check_reachable("127.0.0.1", tls, home / "ca.crt")
+    addresses.check_reachable("localhost", tls, home / "ca.crt")
     with pytest.raises(ValueError, match=r"the certificate of 127.0.0.1:\d+ does not match"):
-        keys.check_reachable("127.0.0.1", tls, other / "ca.crt")
+        addresses.check_reachable("127.0.0.1", tls, other / "ca.crt")
     with pytest.raises(ValueError, match="wants TLS and a node key, got --insecure"):
-        keys.check_reachable("127.0.0.1", tls, None)
+        addresses.check_reachable("127.0.0.1", tls, None)
     with pytest.raises(ValueError, match=r"superlink: 127.0.0.1:\d+ cannot be reached: Connection refused"):
-        keys.check_reachable("127.0.0.1", free_port(), home / "ca.crt")
+        addresses.check_reachable("127.0.0.1", free_port(), home / "ca.crt")
     with pytest.raises(ValueError, match=r"superlink: no.such.host.invalid:1 cannot be reached"):
-        keys.check_reachable("no.such.host.invalid", 1, None)
+        addresses.check_reachable("no.such.host.invalid", 1, None)
 
 
 def test_a_name_that_the_certificate_does_not_have(home, tls, monkeypatch):
@@ -300,15 +300,15 @@ def test_a_name_that_the_certificate_does_not_have(home, tls, monkeypatch):
         socket, "create_connection", lambda address, *rest: connect(("127.0.0.1", tls), *rest)
     )
     with pytest.raises(ValueError, match=r"the certificate of elsewhere.example.org:1 does not match"):
-        keys.check_reachable("elsewhere.example.org", 1, home / "ca.crt")
+        addresses.check_reachable("elsewhere.example.org", 1, home / "ca.crt")
 
 
 def test_addresses(home, tmp_path):
-    assert node.address("example.org:80") == ("example.org", 80)
-    assert node.address("[::1]:80") == ("::1", 80)
+    assert addresses.parse("example.org:80") == ("example.org", 80)
+    assert addresses.parse("[::1]:80") == ("::1", 80)
     for wrong in ("example.org", ":80", "example.org:", "example.org:0", "example.org:99999", "a:b"):
         with pytest.raises(ValueError, match="address must be HOST:PORT, got"):
-            node.address(wrong)
+            addresses.parse(wrong)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(

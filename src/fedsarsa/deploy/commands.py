@@ -77,10 +77,10 @@ def server(
 ) -> None:
     """Run the SuperLink and train the federation, from its checkpoint if there is one."""
     _needs_flower()
+    from fedsarsa.deploy import addresses
     from fedsarsa.deploy import server as servers
-    from fedsarsa.deploy.node import address as parts
 
-    _in_one_sentence(lambda: servers.serve(config, home, *parts(address), insecure, say))
+    _in_one_sentence(lambda: servers.serve(config, home, *addresses.parse(address), insecure, say))
 
 
 @app.command()

@@ -13,9 +13,9 @@ from rich.console import Console
 from rich.live import Live
 
 from fedsarsa import theory
-from fedsarsa.deploy import config, files, keys, ledger, table
+from fedsarsa.deploy import addresses, config, files, keys, ledger, table
 from fedsarsa.deploy.node import LEASE
-from fedsarsa.deploy.processes import Processes, free_port
+from fedsarsa.deploy.processes import Processes
 from fedsarsa.deploy.server_app import Log
 from fedsarsa.worlds.fleet import Fleet
 
@@ -75,7 +75,7 @@ def _run(processes: Processes, home: Path, rounds: int, console: Console) -> Non
         shutil.copy(server / "ca.crt", own)
     assert isinstance(settings.worlds, Fleet)
     target = theory.federated_point(settings.worlds, settings.algorithm.features, settings.algorithm.policy)
-    address = f"127.0.0.1:{free_port()}"
+    address = f"127.0.0.1:{addresses.free_port()}"
     fedsarsa = ["-m", "fedsarsa"]
     count = settings.agents
     console.print(f"SuperLink on {address}, {count} SuperNodes, {count} agents; TLS and node keys")

@@ -10,7 +10,6 @@ import ipaddress
 import re
 import secrets
 import shlex
-import socket
 import ssl
 from collections.abc import Callable
 from pathlib import Path
@@ -181,46 +180,6 @@ def new_secret(home: Path) -> Path:
     """A file with a new secret for the parts of a deployment on this machine."""
     files.write_private(home / SECRET, secrets.token_hex(32).encode())
     return home / SECRET
-
-
-def check_reachable(host: str, port: int, authority: Path | None, patience: float = 10.0) -> None:
-    """Refuse a SuperLink that does not answer, or whose certificate this authority has not signed.
-
-    Without an authority, it must answer without TLS.
-    """
-    place = f"{host}:{port}"
-    try:
-        with socket.create_connection((host, port), patience) as plain:
-            if authority is not None:
-                context = ssl.create_default_context(cafile=str(authority))
-                context.wrap_socket(plain, server_hostname=host).close()
-            elif not _speaks_plainly(plain):
-                raise ValueError(f"superlink: {place} wants TLS and a node key, got --insecure")
-    except ssl.SSLCertVerificationError as error:
-        raise ValueError(
-            f"superlink: the certificate of {place} does not match {authority}: {error.verify_message}"
-        ) from None
-    except ssl.SSLError as error:
-        raise ValueError(f"superlink: {place} does not speak TLS: {error.reason}") from None
-    except OSError as error:
-        raise ValueError(f"superlink: {place} cannot be reached: {error.strerror or error}") from None
-
-
-def _speaks_plainly(connection: socket.socket) -> bool:
-    """Whether the other side answers a request without TLS."""
-    try:
-        connection.sendall(b"GET /health HTTP/1.0\r\n\r\n")
-        return connection.recv(5).startswith(b"HTTP/")
-    except ConnectionError:
-        return False
-
-
-def is_loopback(host: str) -> bool:
-    """Whether an address stays on this machine."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _check_dates(path: Path, certificate: x509.Certificate, otherwise: str) -> None:

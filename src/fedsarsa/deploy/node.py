@@ -5,10 +5,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from fedsarsa.deploy import files, keys, wire
+from fedsarsa.deploy import addresses, files, keys, wire
 from fedsarsa.deploy.agent import SOCKET
 from fedsarsa.deploy.guards import SECRET_FILE
-from fedsarsa.deploy.processes import Processes, check_free, free_port, superexec
+from fedsarsa.deploy.processes import Processes, superexec
 
 LEASE = "the lease of its last life, about a minute, has not run out"
 REFUSED = {  # Flower's last words when the SuperLink does not let a node in, and what they mean
@@ -28,20 +28,20 @@ def join(
     say: Callable[[str], None],
 ) -> None:
     """Run a SuperNode until it ends or is told to."""
-    host, at = address(superlink)
+    host, at = addresses.parse(superlink)
     home = files.private_directory(home)
     socket = (agent or home / SOCKET).absolute()
     wire.check_length(socket)
-    if insecure and not keys.is_loopback(host):
+    if insecure and not addresses.is_loopback(host):
         raise ValueError(f"insecure: expected a loopback SuperLink without TLS and node keys, got {host}")
     trust = ["--insecure"]
     if not insecure:
         authority = keys.check_authority(home / "ca.crt")
         key = keys.check_node(home)
         trust = ["--root-certificates", str(authority), "--auth-supernode-private-key", str(key)]
-    keys.check_reachable(host, at, None if insecure else home / "ca.crt")
-    port = port or free_port()
-    check_free("127.0.0.1", port)
+    addresses.check_reachable(host, at, None if insecure else home / "ca.crt")
+    port = port or addresses.free_port()
+    addresses.check_free("127.0.0.1", port)
     with Processes(home) as processes:
         # Tasks are handed out on loopback with a certificate and a secret of this node's own, so that no
         # other user of the machine can take them, nor give them.
@@ -72,11 +72,3 @@ def join(
             raise RuntimeError(f"superlink: {superlink} does not let this node in: {why}")
         reason = said.partition("Exit Code: ")[2][:300] or processes.last_words("supernode")
         raise RuntimeError(f"the SuperNode ended with code {node.returncode}: {reason}")
-
-
-def address(text: str) -> tuple[str, int]:
-    """HOST:PORT as its two parts."""
-    host, _, port = text.rpartition(":")
-    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
-        raise ValueError(f"address must be HOST:PORT, got {text!r}")
-    return host.strip("[]"), int(port)

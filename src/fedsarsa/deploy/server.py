@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from fedsarsa.deploy import app, config, control, files, keys, ledger, rules
+from fedsarsa.deploy import addresses, app, config, control, files, keys, ledger, rules
 from fedsarsa.deploy.guards import SECRET_FILE
-from fedsarsa.deploy.processes import Processes, check_free, superexec
+from fedsarsa.deploy.processes import Processes, superexec
 from fedsarsa.deploy.server_app import LOCK, OUTCOME, Log
 
 KEYS = "nodes.json"
@@ -36,7 +36,7 @@ def serve(path: Path, home: Path, host: str, port: int, insecure: bool, say: Say
             "so agents may be too late in every round"
         )
     home = files.private_directory(home)
-    if insecure and not keys.is_loopback(host):
+    if insecure and not addresses.is_loopback(host):
         raise ValueError(f"insecure: expected a loopback address without TLS and node keys, got {host}")
     here = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     admitted: dict[int, bytes] = {}
@@ -44,7 +44,7 @@ def serve(path: Path, home: Path, host: str, port: int, insecure: bool, say: Say
         keys.check_server(home)
         keys.check_address(home, here)
         admitted = _read_nodes(home, settings, say)
-    check_free(host, port)
+    addresses.check_free(host, port)
     place = "[{}]:{}" if ":" in host else "{}:{}"
     address = place.format(here, port)
     authority = None if insecure else home / "ca.crt"
@@ -139,7 +139,7 @@ def _await_link(
         if link.poll() is not None:
             raise RuntimeError(f"the SuperLink does not start: {processes.last_words('superlink')}")
         try:
-            return keys.check_reachable(host, port, authority)
+            return addresses.check_reachable(host, port, authority)
         except ValueError:
             if time.monotonic() > until:
                 raise
