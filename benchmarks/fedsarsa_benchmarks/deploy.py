@@ -1,7 +1,6 @@
 """What real federations cost beyond learning: our part of a Flower round beside Flower's, and Ray's."""
 
 import io
-import logging
 import statistics
 import tempfile
 import time
@@ -61,9 +60,9 @@ def _flower(rounds: int) -> Iterator[Result]:
 @contextmanager
 def _two_cores() -> Iterator[None]:
     """A Ray of two cores on this machine."""
-    import ray
+    from fedsarsa._ray import connect, ray
 
-    ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+    connect("local", cores=2)
     try:
         yield
     finally:

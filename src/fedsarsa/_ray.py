@@ -28,7 +28,7 @@ PATIENCE = 5.0  # seconds in which a cluster's port must answer
 _drawn: dict[str, str] = {}  # the token of a Ray that this process has started, as environment variables
 
 
-def connect(address: str | None = None) -> None:
+def connect(address: str | None = None, cores: int | None = None) -> None:
     """Connect this process to Ray.
 
     Parameters
@@ -36,6 +36,8 @@ def connect(address: str | None = None) -> None:
     address : str, optional
         "host:port" of a cluster, or "local": one on this machine that ends with the process. Unless given:
         the Ray that this process is connected to, else the cluster that RAY_ADDRESS names, else "local".
+    cores : int, optional
+        Of a Ray that is started here; all unless given.
     """
     if ray.is_initialized():
         here = ray.get_runtime_context().gcs_address
@@ -47,25 +49,45 @@ def connect(address: str | None = None) -> None:
     dashboard = None
     if address == LOCAL:
         dashboard = False
-        if "RAY_AUTH_MODE" not in os.environ:
-            # Ray listens on every interface: nobody without this token may use what is started here.
+        if os.environ.get("RAY_AUTH_MODE", "token") == "token" and "RAY_AUTH_TOKEN" not in os.environ:
+            # Ray listens on every interface: nobody without this token may use what is started here. Ray
+            # itself would keep one where others can read it.
             _drawn.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=secrets.token_hex(32))
             os.environ.update(_drawn)
     else:
         _knock(address)
         if _drawn and os.environ.get("RAY_AUTH_TOKEN") == _drawn["RAY_AUTH_TOKEN"]:
             for name in _drawn:  # for a Ray that this process had before
-                del os.environ[name]
-        # At a port that answers, but not as Ray does: try once (some 40 s), not for many minutes.
-        os.environ.setdefault("RAY_gcs_server_port_wait_time_s", "1")
+                os.environ.pop(name, None)
     # Ray has read its settings when it was imported, and the token when it was last used.
     ray._raylet.Config.initialize("")  # type: ignore[attr-defined]
     ray._raylet.AuthenticationTokenLoader.instance().reset_cache()  # type: ignore[attr-defined]
+    waiting = "RAY_gcs_server_port_wait_time_s"
+    before = os.environ.get(waiting)
+    if address != LOCAL:
+        # At a port that answers, but not as Ray does: try once (some 40 s), not for many minutes.
+        os.environ.setdefault(waiting, "1")
     try:
-        ray.init(address, include_dashboard=dashboard, log_to_driver=False, logging_level=logging.ERROR)
+        ray.init(
+            address,
+            num_cpus=cores,
+            include_dashboard=dashboard,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+        )
+    except ray.exceptions.AuthenticationError:
+        raise ValueError(
+            f"ray: expected the token of the cluster at {address} in RAY_AUTH_TOKEN, with "
+            "RAY_AUTH_MODE=token, got none or another"
+        ) from None
     except (ConnectionError, RuntimeError, ValueError) as error:
-        token = "" if "RAY_AUTH_MODE" in os.environ else "; if it asks for a token, set RAY_AUTH_MODE=token"
-        raise ValueError(f"ray: expected a cluster at {address}, got: {reason(error)}{token}") from None
+        raise ValueError(
+            f"ray: expected a cluster at {address}, got: {reason(error)}; if it asks for a token, expected "
+            "that in RAY_AUTH_TOKEN, with RAY_AUTH_MODE=token"
+        ) from None
+    finally:
+        if before is None:
+            os.environ.pop(waiting, None)
 
 
 def check_version(wanted: str) -> None:
@@ -90,7 +112,7 @@ def _is_at(here: str, address: str) -> bool:
     host, _, port = address.rpartition(":")
     try:
         host = socket.gethostbyname(host)
-    except OSError:
+    except (OSError, UnicodeError):
         return False
     return here == f"{own if host.startswith('127.') else host}:{port}"
 
@@ -102,5 +124,5 @@ def _knock(address: str) -> None:
         raise ValueError(f"ray: expected the address host:port of a cluster, or local, got {address}")
     try:
         socket.create_connection((host, int(port)), PATIENCE).close()
-    except OSError as error:
+    except (OSError, UnicodeError) as error:
         raise ValueError(f"ray: expected a cluster at {address}, got: {error}") from None

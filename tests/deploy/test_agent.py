@@ -226,6 +226,34 @@ def test_an_agent_stops_computing_when_the_deadline_has_passed(settings, homes):
     )
 
 
+def test_an_agent_that_is_too_slow_says_so_while_somebody_listens(settings, homes):
+    theta, said, heard = np.zeros(settings.dim), [], []
+    settings.every = ENDLESS
+    listening = threading.Event()
+
+    def say(line):
+        said.append(line)
+        listening.set()
+
+    def ask():
+        assert listening.wait(60)
+        try:
+            heard.append(
+                wire.ask(homes[0] / "agent.sock", endless(settings, 1) | {"patience": 5.0}, theta)[0]
+            )
+        finally:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    before = signal.getsignal(signal.SIGTERM)
+    threading.Thread(target=ask, daemon=True).start()
+    try:
+        serve(settings, 0, homes[0], say)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert [header["refused"] for header in heard] == ["the round's deadline has passed"]
+    assert said[1:] == ["agent 0: the round's deadline has passed", "agent 0 stops after round 0"]
+
+
 def test_sigterm_in_the_middle_of_a_round_stops_the_agent(settings, homes):
     theta, said = np.zeros(settings.dim), []
     Agent(settings, 0, homes[0]).take_part(request(settings, 1), theta)

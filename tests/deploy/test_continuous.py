@@ -207,8 +207,9 @@ def test_an_environment_goes_on_in_any_case_and_begins_anew_in_a_new_process(hom
     agent, theta = Agent(settings, 0, homes[0]), settings.theta0
     assert not agent.learner.can_be_saved
     agent.take_part(request(settings, 1), theta)
-    agent.take_part(request(settings, 2), theta)
-    agent.take_part(request(settings, 3, counted={"0": 1}), theta)  # round 2 has been, although not counted
+    agent.take_part(request(settings, 2, counted={"0": 0}), theta)  # round 1 has been, although not counted
+    assert motor(agent).total == 50
+    agent.take_part(request(settings, 3, counted={"0": 1}), theta)
     assert motor(agent).total == 75
     again = Agent(settings, 0, homes[0])
     np.testing.assert_array_equal(again.take_part(request(settings, 3), theta), agent.answer)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from flwr.supercore.privacy_accounting import GaussianPrivacyEvent
 
-from fedsarsa.deploy import ledger, rules
+from fedsarsa.deploy import ledger, rules, strategy
 from tests.deploy.grids import (
     crowd,
     robust,
@@ -144,7 +144,8 @@ def test_what_is_clipped_has_moved_by_as_little_as_can_be(start):
     assert rules.clippable(far, before) is far
 
 
-def test_private_rounds_wait_for_everybody_who_was_asked(server, tmp_path):
+def test_private_rounds_wait_for_everybody_who_was_asked(server, tmp_path, monkeypatch):
+    monkeypatch.setattr(strategy, "PATIENCE", 1000)  # agents compile while they are asked
     settings = robust(
         tmp_path, "[server]\ndeadline = 0.02\nprivacy = { clip = 0.5, noise = 2.0 }\n", agents=3
     )
@@ -197,7 +198,8 @@ def test_rules_that_cannot_work(server, tmp_path, text, message):
         ('rule = "mean"\nfraction = 0.5\nprivacy = { clip = 0.5, noise = 2.0 }', 4),
     ],
 )
-def test_how_many_replies_a_rule_needs(server, tmp_path, rule, fewest):
+def test_how_many_replies_a_rule_needs(server, tmp_path, monkeypatch, rule, fewest):
+    monkeypatch.setattr(strategy, "PATIENCE", 1000)  # agents compile while they are asked
     settings = robust(tmp_path, f"[server]\ndeadline = 0.02\n{rule}\n")
     grid, made = crowd(settings, tmp_path), server(settings)
     assert made._needed == fewest
@@ -205,6 +207,7 @@ def test_how_many_replies_a_rule_needs(server, tmp_path, rule, fewest):
     made._next_round(grid)  # whom it asks may be drawn
     assert len(next(reversed(list(ledger.read(made.home))))["agents"]) == fewest
     grid.silent |= {next(iter(grid.agents))}
+    monkeypatch.setattr(strategy, "PATIENCE", 10)
     if fewest > 1:
         with pytest.raises(RuntimeError, match=rf"never counted: \d sound replies of \d, {fewest} needed"):
             made._next_round(grid)

@@ -230,6 +230,7 @@ def test_strangers_who_are_asked_in_turn_are_added_up(server, tmp_path):
 
 def test_a_stranger_with_a_new_name_is_the_same(server, grid, homes, tmp_path, monkeypatch):
     monkeypatch.setattr(strategy, "PAUSE", 0.001)
+    monkeypatch.setattr(strategy, "PATIENCE", 1000)  # agents compile while they are asked
     strict = changed(tmp_path, "[server]\ndeadline = 0.02\nat_least = 2\n")
     grid.agents[103] = Agent(changed(tmp_path, "", CONFIG.replace("seed = 11", "seed = 12")), 2, homes[2])
     asked = []
@@ -382,6 +383,7 @@ def test_some_of_the_agents_each_round(settings, server, grid, tmp_path):
 @pytest.mark.parametrize(("how", "keys"), [("dead", None), ("refuses", {200 + i: i for i in range(7)})])
 def test_some_of_the_agents_can_be_out_of_order(server, tmp_path, monkeypatch, text, how, keys):
     monkeypatch.setattr(strategy, "PAUSE", 0.001)
+    monkeypatch.setattr(strategy, "PATIENCE", 1000)  # agents compile while they are asked
     settings = robust(tmp_path, f"[server]\ndeadline = 0.02\nfraction = 0.8\n{text}\n")
     grid, asked = crowd(settings, tmp_path), []
     grid.before = asked.append

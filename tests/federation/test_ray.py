@@ -20,10 +20,9 @@ pytestmark = pytest.mark.processes
 
 @pytest.fixture(scope="module", autouse=True)
 def cluster():
-    import ray
+    from fedsarsa._ray import connect, ray
 
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="error")
+    connect("local", cores=2)
     yield ray
     ray.shutdown()
 
@@ -115,20 +114,26 @@ KILLED = {
 
 
 @pytest.mark.parametrize("case", KILLED)
-def test_a_killed_worker_costs_a_round_and_changes_nothing(engines_made, monkeypatch, case):
+def test_a_killed_worker_costs_a_round_and_changes_nothing(monkeypatch, tmp_path, case):
+    from fedsarsa.federation.engines import ray as engine
+
     algo, group = KILLED[case]
     expected = algo.train(group, 20_000, runs=2, engine="cpu")
-    killed = []
 
-    def kill(t):  # told after every stretch of rounds
-        if t >= 5_000 * (len(killed) + 1) and len(killed) < 2:
-            killed.append(process_of(engines_made[0].blocks[len(killed)]))
-            os.kill(killed[-1], signal.SIGKILL)
+    class Doomed(engine.Block):  # dies in the middle of a round, once
+        def steps(self, held, part, central, t, steps):
+            import os
 
-    monkeypatch.setattr(training, "FIRST_STRETCH", 1000 * 6 * 2)
-    monkeypatch.setattr(training, "adapted", lambda *_: 1000)
-    history = algo.train(group, 20_000, runs=2, engine="ray", threads=2, progress=kill)
-    assert len(set(killed)) == 2
+            answer = super().steps(held, part, central, t, steps)
+            life = tmp_path / str(self.first_agent)
+            if t >= 5_000 + 1_000 * self.first_agent and not life.exists():
+                life.touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+            return answer
+
+    monkeypatch.setattr(engine, "Block", Doomed)
+    history = algo.train(group, 20_000, runs=2, engine="ray", threads=2)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["0", "3"]
     for name in expected.data:
         np.testing.assert_allclose(
             history.data[name], expected.data[name], rtol=1e-11, atol=1e-12, err_msg=name
@@ -192,6 +197,7 @@ def test_cores_that_others_hold_are_waited_for_with_a_word(cluster, monkeypatch,
         return guest
 
     algo, group = fs.FedSARSA(), fs.paper.fleet(4)
+    monkeypatch.setattr(engine, "PATIENCE", 60.0)
     guest = hold(1)  # one of two: the other is enough for any number of workers
     algo.train(group, 20, runs=1, engine="ray", threads=3)
     cluster.kill(guest)
@@ -250,7 +256,6 @@ def test_a_worker_that_always_dies_is_an_error_that_names_its_agents(monkeypatch
     class Deadly(engine.Block):  # the block of the last agents dies in its third round, again and again
         def steps(self, held, part, central, t, steps):
             import os
-            import signal
 
             if self.first_agent == 3 and t >= 20:
                 with lives.open("a") as file:
@@ -291,7 +296,6 @@ def test_a_sweep_on_ray_stores_what_a_sweep_here_stores(cluster, tmp_path, monke
 
     def deadly(config, folder, version):  # the first worker that begins a cell is killed in the middle of it
         import os
-        import signal
 
         with begun.open("a") as file:
             file.write(".")
@@ -314,7 +318,6 @@ def test_a_sweep_on_ray_stores_what_a_sweep_here_stores(cluster, tmp_path, monke
 
     def fatal(config, folder, version):
         import os
-        import signal
 
         os.kill(os.getpid(), signal.SIGKILL)
 

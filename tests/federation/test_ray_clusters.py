@@ -1,6 +1,7 @@
 """A cluster that is there already is joined by its address; what cannot be joined is said in one sentence."""
 
 import os
+import re
 import secrets
 import shutil
 import socket
@@ -154,10 +155,11 @@ def test_a_sweep_runs_on_the_cluster_at_an_address(cluster, tmp_path):
     assert done.returncode == 0, done.stderr
     assert "8 of 8 cells" in done.stderr
     # Nobody without the token.
-    wrong = {**access, "RAY_AUTH_TOKEN": secrets.token_hex(32)}
-    done = sweep(path, tmp_path / "other", address, wrong)
-    assert done.returncode == 2
-    assert "expected a cluster at" in done.stderr
+    for wrong in ({**access, "RAY_AUTH_TOKEN": secrets.token_hex(32)}, {"RAY_AUTH_MODE": "token"}, {}):
+        done = sweep(path, tmp_path / "other", address, {**wrong, "HOME": str(tmp_path)})
+        assert done.returncode == 2
+        assert re.search(r"ray: expected .* RAY_AUTH_TOKEN, with RAY_AUTH_MODE=token", done.stderr)
+        assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -80,10 +80,10 @@ class Agent:
             self.say(f"agent {self.number}: {lost}")
         before = None if anew else after if last >= self.round else self.before
         try:
-            if before is None:
-                learner.begin()
-            else:
+            if before is not None:
                 learner.held = before
+            elif anew or learner.can_be_saved:
+                learner.begin()
             answer = learner.advance(theta, request["t"], request["steps"], request["until"])
             self._save(request["federation"], number, theta, answer, before)
         except (OSError, ArithmeticError, WorldError) as error:
@@ -189,7 +189,7 @@ def serve(settings: Federation, number: int, home: Path, say: Callable[[str], No
 
 def _answer(agent: Agent, connection: socket.socket, say: Callable[[str], None]) -> None:
     """One request; whatever is wrong with it, the agent lives on."""
-    begun = time.perf_counter()
+    begun, said = time.perf_counter(), ""
     try:
         if _peer(connection) != os.getuid():
             raise wire.BrokenMessageError("expected a bridge of the same user")
@@ -208,7 +208,7 @@ def _answer(agent: Agent, connection: socket.socket, say: Callable[[str], None])
         header["seconds"] = time.perf_counter() - begun
         wire.send(connection, header, answer)
     except (OSError, wire.BrokenMessageError) as error:
-        said = f"no answer: {error}"
+        said = "; ".join([*([said] if said else []), f"no answer: {error}"])
     say(f"agent {agent.number}: {said}")
 
 

@@ -152,7 +152,8 @@ class Parts:
                 continue
             if LEASE not in self.processes.last_words(name):
                 how = _end(self.processes, name)
-                if name not in self.commands or self.died[name] == RESTARTS:
+                gave_up = child.returncode > 0 and name.startswith("agent")  # and would again
+                if name not in self.commands or self.died[name] == RESTARTS or gave_up:
                     raise RuntimeError(how)
                 self.died[name] += 1
                 self.console.print(f"{how}; it is started again")

@@ -34,10 +34,12 @@ def load(path: Path, kind: str) -> tuple[dict[str, Any], Arrays]:
         with ZipFile(path), np.load(path, allow_pickle=False) as file:
             arrays = dict(file)
         about = json.loads(str(arrays.pop("about")))
-        if about.pop("fedsarsa_file") != kind:
+        if not isinstance(about, dict) or about.pop("fedsarsa_file", None) != kind:
             raise ValueError("a file of another kind")
-        if about.pop("arrays") != sorted(arrays):  # checksums are over contents, not over names
-            raise ValueError("a file with other names in it")
+        # Checksums are over contents, not over names and sizes.
+        arrays_alone = all(isinstance(array, np.ndarray) for array in arrays.values())
+        if about.pop("arrays", None) != sorted(arrays) or not arrays_alone:
+            raise ValueError("a file with other contents than it lists")
     except (OSError, ValueError, KeyError, EOFError, BadZipFile, RuntimeError) as error:
         raise ValueError(f"{path}: expected a fedsarsa {kind}, got: {error}") from None
     return about, arrays

@@ -244,7 +244,10 @@ def _names(path: Path) -> list[x509.GeneralName]:
     """What a certificate is for; nothing if it is not there."""
     if not path.exists():
         return []
-    named = (extension.value for extension in _read(path).extensions)
+    try:
+        named = [extension.value for extension in _read(path).extensions]
+    except ValueError as error:
+        raise ValueError(f"{error}; remove it to make a new one for other names") from None
     return [name for one in named if isinstance(one, x509.SubjectAlternativeName) for name in one]
 
 

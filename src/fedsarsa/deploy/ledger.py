@@ -130,13 +130,13 @@ class Ledger:
     def _forget_after(self, last: int) -> None:
         """Take back what was written of rounds that the checkpoint does not know."""
         central, rounds = self.home / CENTRAL, self.home / ROUNDS
+        if rounds.exists():  # first: whoever reads along finds parameters for every line
+            kept = [line for line in read(self.home) if line["round"] <= last]
+            _files.write_text("".join(json.dumps(line) + "\n" for line in kept), rounds)
         if central.exists():
             with central.open("r+b") as file:
                 held = file.seek(0, os.SEEK_END) // (self.dim * 8)
                 file.truncate(min(held, last + 1) * self.dim * 8)
-        if rounds.exists():
-            kept = [line for line in read(self.home) if line["round"] <= last]
-            _files.write_text("".join(json.dumps(line) + "\n" for line in kept), rounds)
 
 
 def _write(file: BinaryIO, content: bytes) -> None:

@@ -46,6 +46,7 @@ def join(
         # Tasks are handed out on loopback with a certificate and a secret of this node's own, so that no
         # other user of the machine can take them, nor give them.
         local = files.private_directory(home / "local")
+        (local / "server.crt").unlink(missing_ok=True)  # of the last start
         keys.make_server(local, [], days=10 * keys.DAYS)
         secret = keys.new_secret(local)
         node = processes.start(

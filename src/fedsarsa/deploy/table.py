@@ -35,6 +35,7 @@ def rounds(
         value = line["moved"] if errors is None else errors[number]
         out = [f"{name}: {reason}" for name, reason in line["rejected"].items()]
         out += [f"{name}: no reply" for name in line["missing"]]
+        out += [f"{name}, at first: {reason}" for name, reason in line.get("earlier", {}).items()]
         table.add_row(
             str(number),
             f"{len(line['agents'])} of {agents}",

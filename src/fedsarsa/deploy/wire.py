@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 LENGTH = struct.Struct(">I")
 LONGEST_HEADER = 1 << 16
 MOST_NUMBERS = 1 << 27  # a gigabyte
+TO_SAY_SO, SHARE_TO_SAY_SO = 1.0, 0.2  # seconds, and share of the patience, for an agent that is late
 LONGEST_PATH = 100  # the system's limit for the address of a Unix socket is a little above
 
 Floats = NDArray[np.float64]
@@ -64,8 +65,9 @@ def ask(address: Path, request: dict[str, Any], vector: Floats) -> tuple[dict[st
         connection.settimeout(patience)
         connection.connect(str(address))
         # Both sides are on one machine and share its clock: the agent will not begin, or keep, a round
-        # that nobody waits for any more.
-        send(connection, request | {"until": time.monotonic() + patience}, vector)
+        # that nobody waits for any more, and says so while somebody does.
+        until = time.monotonic() + patience - min(TO_SAY_SO, SHARE_TO_SAY_SO * patience)
+        send(connection, request | {"until": until}, vector)
         return receive(connection)
 
 

@@ -29,11 +29,11 @@ def train(sweep: Sweep, address: str, report: Report = silent) -> None:
     Interrupted
         Ctrl-C: what was done is stored.
     """
-    connect(address)
     missing = [cell for cell in sweep.grid.cells if sweep.history(cell) is None]
     for cell in missing:
         if cell.config.training.engine == "ray":
             raise ValueError(f"cell with {cell}: training.engine must be for one core with --ray, got 'ray'")
+    connect(address)
     report(cells=len(sweep.grid.cells) - len(missing))
     task: Any = ray.remote(num_cpus=1, max_retries=RETRIES)(_train)
     folder = sweep.grid.folder.absolute()
@@ -49,7 +49,7 @@ def train(sweep: Sweep, address: str, report: Report = silent) -> None:
         finally:
             for call in calls:
                 ray.cancel(call, force=True)
-    if calls:
+    if pressed.is_set():
         raise Interrupted("interrupted")
 
 
@@ -66,14 +66,14 @@ def _store(sweep: Sweep, cell: Cell, call: Any) -> None:
         data: xr.Dataset = ray.get(call)
     except ray.exceptions.RayTaskError as error:
         cause = error.cause
-        if isinstance(cause, ValueError | TypeError | OSError):
-            raise ValueError(f"cell with {cell}: {cause}") from None
         why = reason(error)
-        if isinstance(cause, ray.exceptions.RaySystemError) or why.startswith("ModuleNotFoundError"):
+        if isinstance(cause, ray.exceptions.RaySystemError) or "No module named 'fedsarsa" in why:
             raise ValueError(
                 f"cell with {cell}: no worker can begin it ({why}); "
                 f"expected fedsarsa {__version__} on every machine of the cluster"
             ) from None
+        if isinstance(cause, ValueError | TypeError | OSError | ImportError | MemoryError):
+            raise ValueError(f"cell with {cell}: {cause}") from None
         raise
     except ray.exceptions.WorkerCrashedError as error:
         raise ValueError(

@@ -5,6 +5,7 @@ it computes is a function of what it is sent. So when one is killed, Ray starts 
 again, and nothing is lost, or counted twice, but the work of that round.
 """
 
+import contextlib
 import itertools
 import os
 import sys
@@ -132,9 +133,12 @@ class RayEngine(StretchEngine):
             raise
 
     def close(self) -> None:
-        """End the actors."""
+        """End the actors, unless Ray has ended before them."""
+        if not ray.is_initialized():
+            return
         for block in self.blocks:
-            ray.kill(block)
+            with contextlib.suppress(ray.exceptions.RayError):  # of a Ray that is no more
+                ray.kill(block)
 
     def start(self, state: State) -> None:
         """Draw the first state of every agent, and its first action from Gamma(theta)."""
@@ -196,6 +200,9 @@ class RayEngine(StretchEngine):
     def _answer(self, call: Any, part: slice, t: int) -> Any:
         try:
             return ray.get(call)
+        except ray.exceptions.RayTaskError as error:
+            who = f"agents {part.start} to {part.stop - 1}"
+            raise ValueError(f"engine ray: the worker of {who} says: {reason(error)}") from None
         except ray.exceptions.RayActorError as error:
             raise ValueError(
                 f"engine ray: the worker of agents {part.start} to {part.stop - 1} died at the steps from "
