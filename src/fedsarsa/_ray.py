@@ -46,22 +46,9 @@ def connect(address: str | None = None, cores: int | None = None) -> None:
         return
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     address = address or os.environ.get("RAY_ADDRESS") or LOCAL
-    dashboard = None
-    if address == LOCAL:
-        dashboard = False
-        if os.environ.get("RAY_AUTH_MODE", "token") == "token" and "RAY_AUTH_TOKEN" not in os.environ:
-            # Ray listens on every interface: nobody without this token may use what is started here. Ray
-            # itself would keep one where others can read it.
-            _drawn.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=secrets.token_hex(32))
-            os.environ.update(_drawn)
-    else:
+    if address != LOCAL:
         _knock(address)
-        if _drawn and os.environ.get("RAY_AUTH_TOKEN") == _drawn["RAY_AUTH_TOKEN"]:
-            for name in _drawn:  # for a Ray that this process had before
-                os.environ.pop(name, None)
-    # Ray has read its settings when it was imported, and the token when it was last used.
-    ray._raylet.Config.initialize("")  # type: ignore[attr-defined]
-    ray._raylet.AuthenticationTokenLoader.instance().reset_cache()  # type: ignore[attr-defined]
+    _settle_token(address)
     waiting = "RAY_gcs_server_port_wait_time_s"
     before = os.environ.get(waiting)
     if address != LOCAL:
@@ -71,7 +58,7 @@ def connect(address: str | None = None, cores: int | None = None) -> None:
         ray.init(
             address,
             num_cpus=cores,
-            include_dashboard=dashboard,
+            include_dashboard=False if address == LOCAL else None,
             log_to_driver=False,
             logging_level=logging.ERROR,
         )
@@ -88,6 +75,22 @@ def connect(address: str | None = None, cores: int | None = None) -> None:
     finally:
         if before is None:
             os.environ.pop(waiting, None)
+
+
+def _settle_token(address: str) -> None:
+    """Draw a token for a Ray of one's own, or forget the one that was drawn, where the user gave none."""
+    if address == LOCAL:
+        if os.environ.get("RAY_AUTH_MODE", "token") == "token" and "RAY_AUTH_TOKEN" not in os.environ:
+            # Ray listens on every interface: nobody without this token may use what is started here. Ray
+            # itself would keep one where others can read it.
+            _drawn.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=secrets.token_hex(32))
+            os.environ.update(_drawn)
+    elif _drawn and os.environ.get("RAY_AUTH_TOKEN") == _drawn["RAY_AUTH_TOKEN"]:
+        for name in _drawn:
+            os.environ.pop(name, None)
+    # Ray has read its settings when it was imported, and the token when it was last used.
+    ray._raylet.Config.initialize("")  # type: ignore[attr-defined]
+    ray._raylet.AuthenticationTokenLoader.instance().reset_cache()  # type: ignore[attr-defined]
 
 
 def check_version(wanted: str) -> None:

@@ -93,9 +93,7 @@ class Block:
         state = self.room
         state.t = t
         state.failed_at[:] = part.failed_at
-        own = shares(state, ALL)
-        for name, array in part.arrays.items():
-            own[name][:] = array
+        put(part.arrays, state, ALL)
         return state
 
 
@@ -192,21 +190,19 @@ class RayEngine(StretchEngine):
         """Put the blocks' answers in their places; the step at which each run failed."""
         answers = [self._answer(call, part, t) for call, part in zip(calls, self.parts, strict=True)]
         for part, answer in zip(self.parts, answers, strict=True):
-            own = shares(state, part)
-            for name, array in answer.arrays.items():
-                own[name][:] = array
+            put(answer.arrays, state, part)
         return first_failures([answer.failed_at for answer in answers])
 
     def _answer(self, call: Any, part: slice, t: int) -> Any:
+        who = f"engine ray: the worker of agents {part.start} to {part.stop - 1}"
         try:
             return ray.get(call)
         except ray.exceptions.RayTaskError as error:
-            who = f"agents {part.start} to {part.stop - 1}"
-            raise ValueError(f"engine ray: the worker of {who} says: {reason(error)}") from None
+            raise ValueError(f"{who} says: {reason(error)}") from None
         except ray.exceptions.RayActorError as error:
             raise ValueError(
-                f"engine ray: the worker of agents {part.start} to {part.stop - 1} died at the steps from "
-                f"{t} on, and again when started anew (up to {RETRIES} times): {reason(error)}"
+                f"{who} died at the steps from {t} on, and again when started anew (up to {RETRIES} times): "
+                f"{reason(error)}"
             ) from None
 
 
@@ -224,6 +220,13 @@ def shares(state: State, agents: slice) -> dict[str, NDArray[Any]]:
     if state.episodes is not None:
         own |= vars(state.episodes)
     return {name: array[:, agents] for name, array in own.items()}
+
+
+def put(arrays: dict[str, NDArray[Any]], state: State, agents: slice) -> None:
+    """Write what `shares` has given, or some of it, back into a state."""
+    own = shares(state, agents)
+    for name, array in arrays.items():
+        own[name][:] = array
 
 
 def _cut(problem: Problem, part: slice) -> Problem:
