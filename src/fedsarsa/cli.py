@@ -144,7 +144,7 @@ def sweep(
     threads: Annotated[int | None, typer.Option(help="All cores unless given.", min=1)] = None,
     ray: Annotated[str | None, typer.Option(help="host:port of a Ray cluster, or local.")] = None,
 ) -> None:
-    """Train every cell of the grid in CONFIG's [sweep]; keep each in a file of its own in OUT.
+    """Train every cell of the grid in CONFIG's sweep section; keep each in a file of its own in OUT.
 
     Ctrl-C, or a crash, loses no finished cell; the same command goes on with the rest.
     """

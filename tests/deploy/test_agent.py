@@ -15,6 +15,7 @@ import pytest
 
 from fedsarsa.deploy import config, wire
 from fedsarsa.deploy.agent import Agent, RefusalError, serve
+from fedsarsa.deploy.learner import Learner
 from fedsarsa.federation.problem import average
 from tests.deploy.federations import CONFIG, reference, request
 
@@ -229,11 +230,11 @@ def test_an_agent_stops_computing_when_the_deadline_has_passed(settings, homes):
 def test_an_agent_that_is_too_slow_says_so_while_somebody_listens(settings, homes):
     theta, said, heard = np.zeros(settings.dim), [], []
     settings.every = ENDLESS
-    listening = threading.Event()
+    listening, told = threading.Event(), threading.Event()
 
     def say(line):
         said.append(line)
-        listening.set()
+        (told if listening.is_set() else listening).set()
 
     def ask():
         assert listening.wait(60)
@@ -241,6 +242,7 @@ def test_an_agent_that_is_too_slow_says_so_while_somebody_listens(settings, home
             heard.append(
                 wire.ask(homes[0] / "agent.sock", endless(settings, 1) | {"patience": 5.0}, theta)[0]
             )
+            assert told.wait(60)  # the agent answers first, then tells its owner
         finally:
             os.kill(os.getpid(), signal.SIGTERM)
 
@@ -254,12 +256,13 @@ def test_an_agent_that_is_too_slow_says_so_while_somebody_listens(settings, home
     assert said[1:] == ["agent 0: the round's deadline has passed", "agent 0 stops after round 0"]
 
 
-def test_sigterm_in_the_middle_of_a_round_stops_the_agent(settings, homes):
+def test_sigterm_in_the_middle_of_a_round_stops_the_agent(settings, homes, monkeypatch):
     theta, said = np.zeros(settings.dim), []
     Agent(settings, 0, homes[0]).take_part(request(settings, 1), theta)
     kept = (homes[0] / "agent.npz").read_bytes()
     settings.every = ENDLESS
     listening, sent, heard = threading.Event(), [], []
+    advance = Learner.advance
 
     def say(line):
         said.append(line)
@@ -269,16 +272,20 @@ def test_sigterm_in_the_middle_of_a_round_stops_the_agent(settings, homes):
         sent.append(time.monotonic())
         os.kill(os.getpid(), signal.SIGTERM)
 
-    later = threading.Timer(0.7, terminate)
+    later = threading.Timer(0.3, terminate)
+
+    def begin(*arguments):
+        later.start()
+        return advance(*arguments)
 
     def ask():
         assert listening.wait(60)
-        later.start()
         try:
             wire.ask(homes[0] / "agent.sock", endless(settings, 2) | {"patience": 20.0}, theta)
         except (OSError, wire.BrokenMessageError) as error:
             heard.append(str(error))
 
+    monkeypatch.setattr(Learner, "advance", begin)
     asking = threading.Thread(target=ask, daemon=True)
     before = signal.getsignal(signal.SIGTERM)
     asking.start()

@@ -1,7 +1,6 @@
-import os
-import signal
 import subprocess
 import sys
+import textwrap
 import time
 
 import numpy as np
@@ -50,17 +49,31 @@ def test_interrupt_saves_and_the_same_command_goes_on(tmp_path):
     config = tmp_path / "long.toml"
     config.write_text(SMALL.replace("steps = 50", "steps = 3_000_000\nrecord_every = 1000"))
     out = tmp_path / "out"
-    arguments = [sys.executable, "-c", "from fedsarsa.cli import main; main()", "train", config, "--out", out]
-    with subprocess.Popen(
-        arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
-    ) as child:
-        begun = child.stdout.readline()
-        assert "3 agents" in begun
-        time.sleep(1.0)
-        os.killpg(child.pid, signal.SIGINT)
-        printed, _ = child.communicate(timeout=60)
-    assert child.returncode == 130, printed
-    assert "go on with: fedsarsa train" in printed
+    program = textwrap.dedent("""
+        import os, signal
+        from fedsarsa.cli import main
+        from fedsarsa.federation.engines.cpu import CpuEngine
+
+        advance = CpuEngine.advance
+
+        def with_ctrl_c(self, state, steps):
+            if state.t:
+                os.killpg(0, signal.SIGINT)  # as a terminal does, to the whole group, in the second stretch
+            return advance(self, state, steps)
+
+        CpuEngine.advance = with_ctrl_c
+        main()
+    """)
+    interrupted = subprocess.run(
+        [sys.executable, "-c", program, "train", config, "--out", out],
+        capture_output=True,
+        text=True,
+        start_new_session=True,
+        timeout=60,
+    )
+    assert interrupted.returncode == 130, interrupted.stderr
+    assert "3 agents" in interrupted.stdout
+    assert "go on with: fedsarsa train" in interrupted.stdout
     assert [path.name for path in out.iterdir()] == ["checkpoint.nc"]
     again = command("train", config, "--out", out, timeout=300)
     assert again.returncode == 0, again.stderr
