@@ -3,6 +3,7 @@
 import time
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from flwr.common.constant import SUPERLINK_NODE_ID
 from flwr.proto.message_pb2 import Message, Metadata, ObjectTree, PullObjectResponse
@@ -10,6 +11,19 @@ from flwr.proto.runtime_pb2 import PullAppMessagesResponse
 from flwr.superlink.grid import http_grid
 
 from fedsarsa.deploy import exchange, ledger
+
+
+class Clock:
+    """Time that passes in sleep alone."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def monotonic(self):
+        return self.now
+
+    def sleep(self, seconds):
+        self.now += seconds
 
 
 class SlowGrid:
@@ -24,7 +38,7 @@ class SlowGrid:
 
     def pull_messages(self, names):
         (name,) = names
-        self.times.append(time.monotonic())
+        self.times.append(exchange.time.monotonic())
         self.looks[name] -= 1
         return [] if self.looks[name] > 0 else [SimpleNamespace(metadata=SimpleNamespace(src_node_id=name))]
 
@@ -48,12 +62,14 @@ def test_looks_become_rarer_but_not_rare(monkeypatch):
     monkeypatch.setattr(exchange, "POLL", 0.001)
     monkeypatch.setattr(exchange, "SHARE", 0.5)
     monkeypatch.setattr(exchange, "LONGEST_POLL", 0.1)
+    monkeypatch.setattr(exchange, "time", Clock())
     grid = SlowGrid([10**9])
     replies = exchanged(grid, 0.6, lambda message: None)
     assert replies.messages == []
-    assert 0.6 <= grid.times[-1] - grid.times[0] < 5.0
+    pauses = np.diff(grid.times)
+    np.testing.assert_allclose(pauses, np.clip(np.multiply(0.5, grid.times[:-1]), 0.001, 0.1))
+    assert 0.6 <= grid.times[-1] < 0.7
     assert replies.unseen == 0.1
-    assert len(grid.times) <= 25
 
 
 def test_looking_is_the_strategys_own_time(settings, server, grid, monkeypatch):

@@ -174,8 +174,8 @@ def serve(settings: Federation, number: int, home: Path, say: Callable[[str], No
             done = f", going on after round {agent.round}" if agent.round else ""
             if agent.round and not agent.learner.can_be_saved:
                 done += ", with a new episode: environments cannot be saved"
-            say(f"agent {number} listens on {address}{done}")
             try:
+                say(f"agent {number} listens on {address}{done}")
                 while True:
                     connection, _ = listener.accept()
                     with connection:
