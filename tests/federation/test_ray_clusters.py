@@ -15,18 +15,13 @@ import numpy as np
 import pytest
 
 import fedsarsa as fs
+from fedsarsa.deploy.addresses import free_port
 from tests.federation.test_ray import SWEEP
 
 pytestmark = pytest.mark.processes
 
 RAY = Path(sys.executable).with_name("ray")
 PATIENCE = 90  # seconds for anything that is started here
-
-
-def free_port():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return free.getsockname()[1]
 
 
 @pytest.fixture(scope="module")
