@@ -5,6 +5,7 @@ from fedsarsa.deploy import config, exchange
 from fedsarsa.deploy.agent import Agent
 from fedsarsa.deploy.ledger import Ledger
 from fedsarsa.deploy.strategy import FedSarsaStrategy
+from tests.deploy.deployments import short_home
 from tests.deploy.federations import CONFIG
 from tests.deploy.grids import NODES, FakeGrid
 
@@ -17,8 +18,14 @@ def settings(tmp_path):
 
 
 @pytest.fixture
-def homes(tmp_path):
-    made = [tmp_path / f"agent{i}" for i in range(3)]
+def short_path():
+    with short_home() as made:
+        yield made
+
+
+@pytest.fixture
+def homes(short_path):
+    made = [short_path / f"agent{i}" for i in range(3)]
     for home in made:
         home.mkdir(mode=0o700)
     return made

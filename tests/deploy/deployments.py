@@ -23,6 +23,7 @@ from fedsarsa.deploy.addresses import free_port
 from fedsarsa.deploy.processes import Processes
 
 FEDSARSA = ["-m", "fedsarsa"]
+PATIENCE = 300  # seconds for anything that is waited for, on any machine
 
 CONFIG = """
 [fleet]
@@ -57,15 +58,15 @@ def left_running(home):
     found = []
     for path in Path("/proc").glob("[0-9]*"):
         try:
-            seen = (path / "cmdline").read_bytes() + (path / "environ").read_bytes()
+            command, environment = ((path / name).read_bytes() for name in ("cmdline", "environ"))
         except OSError:
             continue
-        if str(home).encode() in seen and int(path.name) != os.getpid():
-            found.append((path / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+        if str(home).encode() in command + environment and int(path.name) != os.getpid():
+            found.append(command.replace(b"\0", b" ").decode())
     return found
 
 
-def run(*arguments, patience=60, **environment):
+def run(*arguments, patience=PATIENCE, **environment):
     return subprocess.run(
         [sys.executable, *FEDSARSA, *map(str, arguments)],
         capture_output=True,
@@ -121,7 +122,7 @@ class Onlooker(threading.Thread):
 class Deployment:
     """The parts of a federation, started as a person would start them on three machines."""
 
-    def __init__(self, home, rounds=6, deadline=20.0):
+    def __init__(self, home, rounds, deadline):
         self.home, self.processes = home, Processes(home)
         self.path = home / "federation.toml"
         self.path.write_text(CONFIG.format(steps=20 * rounds, deadline=deadline))
@@ -148,10 +149,12 @@ class Deployment:
         return self.processes.start(f"node{number}", [*FEDSARSA, "deploy", "node", *options])
 
     def rounds(self):
-        return max((line["round"] for line in ledger.read(self.server)), default=-1)
+        """How many are done; of a round in progress there may be a line in the ledger."""
+        found = ledger.checkpoint(self.server)
+        return -1 if found is None else found[0]["round"]
 
-    def wait(self, condition, patience=120):
-        until = time.monotonic() + patience
+    def wait(self, condition):
+        until = time.monotonic() + PATIENCE
         while not condition():
             assert time.monotonic() < until, self.tell()
             time.sleep(0.1)

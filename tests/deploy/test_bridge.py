@@ -20,26 +20,27 @@ from tests.deploy.federations import KEYS
     ],
 )
 def test_an_agent_that_cannot_be_reached_does_not_answer_and_refuses_nothing(
-    server, grid, tmp_path, path, message
+    server, grid, short_path, path, message
 ):
     for name in ("gone", "deaf"):
-        (tmp_path / name).mkdir(mode=0o700)
+        (short_path / name).mkdir(mode=0o700)
+    (short_path / "federation.toml").touch()
     with socket.socket(socket.AF_UNIX) as gone:
-        gone.bind(str(tmp_path / "gone" / "agent.sock"))
+        gone.bind(str(short_path / "gone" / "agent.sock"))
     answer = grid.answer
 
     def through_the_bridge(node, message, asked):
         if node != 102:
             return answer(node, message, asked)
         message.content["config"]["request"] = json.dumps(asked | {"patience": 0.1})
-        reply = bridge.train(message, SimpleNamespace(node_config={"agent": str(tmp_path / path)}))
+        reply = bridge.train(message, SimpleNamespace(node_config={"agent": str(short_path / path)}))
         reply.metadata.__dict__["_src_node_id"] = node
         return reply
 
     grid.answer = through_the_bridge
     made = server(keys=KEYS)
     with socket.socket(socket.AF_UNIX) as deaf:
-        deaf.bind(str(tmp_path / "deaf" / "agent.sock"))
+        deaf.bind(str(short_path / "deaf" / "agent.sock"))
         deaf.listen()
         made.train(grid)
     said = list(ledger.read(made.home))[1]["rejected"]["agent 1"]

@@ -240,7 +240,7 @@ def test_an_agent_process_with_an_environment_survives_its_death(homes, tmp_path
         assert header["round"] == 2
         assert np.isfinite(answer).all()
         child.terminate()
-        assert child.wait(10) == 0
+        assert child.wait(60) == 0
 
 
 def motor(agent):

@@ -14,10 +14,14 @@ from rich.console import Console
 from fedsarsa.deploy import config, demo, files, ledger
 from fedsarsa.deploy.node import LEASE
 from fedsarsa.deploy.processes import Processes
-from tests.deploy.deployments import FEDSARSA, Onlooker, left_running, run, short_home
+from tests.deploy.deployments import FEDSARSA, PATIENCE, Onlooker, left_running, run, short_home
 from tests.deploy.federations import reference
 
-pytestmark = [pytest.mark.processes, pytest.mark.xdist_group("demo")]  # they share one
+pytestmark = [
+    pytest.mark.processes,
+    pytest.mark.timeout(1500),
+    pytest.mark.xdist_group("demo"),  # they share one
+]
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +29,7 @@ def finished():
     """The home of a demo that has run to its end, what it printed, and who looked on."""
     with short_home() as home:
         with Onlooker(home) as onlooker:
-            done = run("deploy", "demo", "--rounds", 2, "--home", home, patience=200)
+            done = run("deploy", "demo", "--rounds", 2, "--home", home)
         assert done.returncode == 0, done.stderr
         yield home, done.stdout, onlooker
 
@@ -64,7 +68,7 @@ def test_the_demo_goes_on_from_what_is_there_and_stops_at_ctrl_c(finished):
     command = [sys.executable, *FEDSARSA, "deploy", "demo", "--rounds", "50", "--home", str(home)]
     again = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     with again:
-        until = time.monotonic() + 120
+        until = time.monotonic() + PATIENCE
         while len(list(ledger.read(home / "server"))) < 4 and again.poll() is None:  # rounds 0, 1, 2 and 3
             assert time.monotonic() < until
             time.sleep(0.2)
@@ -73,7 +77,7 @@ def test_the_demo_goes_on_from_what_is_there_and_stops_at_ctrl_c(finished):
             again.send_signal(signal.SIGINT)
             time.sleep(0.5)
         said = again.stdout.read()
-        assert again.wait(30) == 130, said
+        assert again.wait(PATIENCE) == 130, said
     assert left_running(home) == []
     settings = config.load(home / "federation.toml")
     seen = ledger.central(home / "server", settings.dim)

@@ -47,7 +47,8 @@ def exchanged(grid, deadline, hear):
     return exchange.exchange(grid, grid.questions, deadline, hear)
 
 
-def test_a_reply_may_have_waited_as_long_as_nobody_looked():
+def test_a_reply_may_have_waited_as_long_as_nobody_looked(monkeypatch):
+    monkeypatch.setattr(exchange, "time", Clock())
     heard = []
     at_once = exchanged(SlowGrid([1, 1]), 5.0, heard.append)
     assert len(at_once.messages) == 2
@@ -74,13 +75,13 @@ def test_looks_become_rarer_but_not_rare(monkeypatch):
 
 def test_looking_is_the_strategys_own_time(settings, server, grid, monkeypatch):
     def slow(grid, messages, deadline, hear):
-        return exchange.Replies(list(grid.pull_messages(grid.push_messages(messages))), 100.0)
+        return exchange.Replies(list(grid.pull_messages(grid.push_messages(messages))), 1e6)
 
     monkeypatch.setattr(exchange, "exchange", slow)
     made = server()
     made.train(grid)
     for line in list(ledger.read(made.home))[1:]:
-        assert line["strategy_seconds"] == pytest.approx(100.0, abs=10.0)
+        assert line["strategy_seconds"] == pytest.approx(1e6, abs=300.0)
 
 
 def test_a_reply_that_is_announced_and_never_sent_does_not_stall(monkeypatch):
@@ -97,6 +98,6 @@ def test_a_reply_that_is_announced_and_never_sent_does_not_stall(monkeypatch):
     exchange.limit_uploads(0.1)
     begun = time.monotonic()
     (reply,) = grid.pull_messages(["question"])
-    assert time.monotonic() - begun < 10.0  # Flower's own patience is minutes
+    assert time.monotonic() - begun < 60.0  # Flower's own patience is minutes
     assert reply.has_error()
     assert reply.metadata.src_node_id == SUPERLINK_NODE_ID  # its node counts as missing

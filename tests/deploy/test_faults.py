@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from fedsarsa.deploy import files, keys, ledger
-from tests.deploy.deployments import Deployment, left_running, run, short_home
+from tests.deploy.deployments import PATIENCE, Deployment, left_running, run, short_home
 from tests.deploy.federations import with_participation
 
-pytestmark = pytest.mark.processes
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(1500)]
 
 CLOCK = """
 import datetime, sys
@@ -31,14 +31,14 @@ def home():
 
 
 def test_faults_in_the_middle_of_a_run_change_nothing_but_the_time(home):
-    made = Deployment(home, rounds=8)
+    made = Deployment(home, rounds=8, deadline=30.0)
     with made.processes:
         for number in range(2):
             made.start_agent(number)
         evil = ["-m", "tests.deploy.evil_agent", str(made.path), "2", str(made.homes[2])]
         made.processes.start("evil", evil)
         server = made.start_server()
-        made.wait(lambda: "SuperLink listens" in made.processes.last_words("server"))
+        made.hear("server", "SuperLink listens")
 
         # No TLS, or a key that nobody registered: refused, in one sentence.
         stranger = files.private_directory(home / "stranger")
@@ -71,7 +71,7 @@ def test_faults_in_the_middle_of_a_run_change_nothing_but_the_time(home):
         # The server app is killed: it is submitted again.
         made.wait(lambda: made.rounds() >= 2)
         os.kill(int((made.server / "server.lock").read_text()), signal.SIGKILL)
-        made.wait(lambda: "the server app died; going on after round" in made.processes.last_words("server"))
+        made.hear("server", "the server app died; going on after round")
 
         # An agent hangs: the server names it when its time is up, and asks again.
         made.wait(lambda: made.rounds() >= 3)
@@ -84,7 +84,7 @@ def test_faults_in_the_middle_of_a_run_change_nothing_but_the_time(home):
         made.wait(lambda: made.rounds() >= 4)
         os.kill(made.part("guards supernode", str(made.homes[1])), signal.SIGKILL)
         node = made.processes.started["node1"]
-        assert node.wait(20) == 2
+        assert node.wait(PATIENCE) == 2
         assert "the SuperNode ended with code -9" in made.processes.last_words("node1")
 
         def back():  # as systemd would
@@ -92,14 +92,14 @@ def test_faults_in_the_middle_of_a_run_change_nothing_but_the_time(home):
                 made.start_node(1)
             return made.rounds() >= 5
 
-        made.wait(back, patience=150)
+        made.wait(back)
 
         # The SuperLink is killed. The server says so; started again, it goes on.
         os.kill(made.part("guards superlink", str(made.server)), signal.SIGKILL)
-        assert server.wait(20) == 2
+        assert server.wait(PATIENCE) == 2
         assert "the SuperLink ended with code -9" in made.processes.last_words("server")
         server = made.start_server()
-        assert server.wait(100) == 0, made.tell()
+        assert server.wait(PATIENCE) == 0, made.tell()
     assert left_running(home) == []
 
     lines = [line for line in ledger.read(made.server) if line["round"]]
@@ -123,7 +123,7 @@ def test_faults_in_the_middle_of_a_run_change_nothing_but_the_time(home):
 
 
 def test_a_run_goes_on_without_a_killed_supernode_and_after_a_full_disk(home):
-    made = Deployment(home, rounds=5, deadline=10.0)
+    made = Deployment(home, rounds=5, deadline=20.0)
     with made.processes:
         for number in range(3):
             made.start_agent(number)
@@ -137,7 +137,7 @@ def test_a_run_goes_on_without_a_killed_supernode_and_after_a_full_disk(home):
         # A SuperNode is killed and does not come back: rounds end at their deadline without it.
         made.wait(lambda: any(2 in line.get("agents", ()) for line in ledger.read(made.server)))
         os.kill(made.part("guards supernode", str(made.homes[2])), signal.SIGKILL)
-        assert made.processes.started["node2"].wait(20) == 2
+        assert made.processes.started["node2"].wait(PATIENCE) == 2
         heard = made.rounds()
         made.wait(lambda: made.rounds() > heard)
 
@@ -145,7 +145,7 @@ def test_a_run_goes_on_without_a_killed_supernode_and_after_a_full_disk(home):
         app = int((made.server / "server.lock").read_text())
         room = (made.server / "rounds.jsonl").stat().st_size + 50
         resource.prlimit(app, resource.RLIMIT_FSIZE, (room, room))
-        assert server.wait(60) == 2, made.tell()
+        assert server.wait(PATIENCE) == 2, made.tell()
         said = made.processes.last_words("server")
         assert "could not be written (File too large); the checkpoint before it is intact" in said
         done = made.rounds()
@@ -156,9 +156,9 @@ def test_a_run_goes_on_without_a_killed_supernode_and_after_a_full_disk(home):
         made.hear("server", "there is no 2.pub; agents without a key cannot join")
         made.hear("server", "SuperLink listens")
         made.start_node(2)
-        assert made.processes.started["node2"].wait(60) == 2
+        assert made.processes.started["node2"].wait(PATIENCE) == 2
         assert "its key is not registered there" in made.processes.last_words("node2")
-        assert server.wait(120) == 0, made.tell()
+        assert server.wait(PATIENCE) == 0, made.tell()
     assert left_running(home) == []
 
     present = [line["agents"] for line in ledger.read(made.server) if line["round"]]

@@ -264,7 +264,7 @@ with open("{seen}", "w") as file:
 
 def test_tasks_that_wait_for_what_is_gone_are_ended(launch):
     first, second, third = (launch("import time; time.sleep(60)") for _ in range(3))
-    assert first.wait(10) == -signal.SIGKILL
+    assert first.wait(60) == -signal.SIGKILL
     assert second.poll() is None
     assert third.poll() is None
 

@@ -93,7 +93,8 @@ def test_hosts_that_are_names_or_addresses(tmp_path, host):
 
 
 def test_directories_that_others_can_open_are_refused(tmp_path):
-    (tmp_path / "open").mkdir(mode=0o755)
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o755)
     with pytest.raises(PermissionError, match=r"expected a directory that only its owner, you, can open"):
         files.private_directory(tmp_path / "open")
 

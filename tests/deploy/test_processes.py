@@ -92,7 +92,7 @@ def test_a_second_ctrl_c_does_not_interrupt_the_stopping(tmp_path):
         for number in (signal.SIGINT, signal.SIGINT, signal.SIGTERM):
             os.kill(parent.pid, number)
             time.sleep(0.3)
-        assert parent.wait(20) != 0
+        assert parent.wait(60) != 0
     assert watcher._marked() == []
 
 

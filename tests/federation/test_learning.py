@@ -24,7 +24,7 @@ def late_return(history):
 def test_the_examples_reach_their_goals_and_sooner_than_alone(name, steps, goal, gain):
     settings = config.load(EXAMPLES / f"{name}.toml")
     fleet, algo = settings.fleet.build(EXAMPLES), settings.algorithm.build()
-    together = late_return(algo.train(fleet, steps, runs=2, record_every=100))
-    alone = late_return(replace(algo, sync_every=None).train(fleet, steps, runs=2))
+    together = late_return(algo.train(fleet, steps, runs=8, record_every=100))
+    alone = late_return(replace(algo, sync_every=None).train(fleet, steps, runs=8))
     assert together >= goal
     assert together >= alone + gain

@@ -21,7 +21,7 @@ from tests.federation.test_ray import SWEEP
 pytestmark = pytest.mark.processes
 
 RAY = Path(sys.executable).with_name("ray")
-PATIENCE = 90  # seconds for anything that is started here
+PATIENCE = 300  # seconds for anything that is started here
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,7 @@ def cluster():
         finally:
             head.terminate()  # and Ray ends what it started
             try:
-                head.wait(30)
+                head.wait(120)
             finally:
                 head.kill()
                 shutil.rmtree(folder, ignore_errors=True)

@@ -3,7 +3,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import threading
 import time
 
 import numpy as np
@@ -210,32 +209,24 @@ def test_settings_that_do_not_fit_the_fleet():
 
 
 def test_interrupted_training_goes_on_where_it_stopped(tmp_path, monkeypatch, step_by_step):
+    from fedsarsa.federation.engines.cpu import CpuEngine
+
     algo = fs.FedSARSA(fs.OneHot(), fs.Softmax(1.0), fs.LinearDecay(3.0, 9.0), sync_every=5)
     whole = algo.train(fleet(), 103, runs=2, record_every=2)
     path = tmp_path / "checkpoint.nc"
-    for _ in range(3):  # Ctrl-C after one stretch, again and again
-        timer = threading.Timer(0, os.kill, (os.getpid(), signal.SIGINT))
-        with pytest.raises(Interrupted, match="of 103 steps"):
-            _train_slowly(algo, path, timer, monkeypatch)
-        assert path.exists()
-    resumed = algo.train(fleet(), 103, runs=2, record_every=2, checkpoint=path)
-    assert resumed.data.equals(whole.data)
-
-
-def _train_slowly(algo, path, timer, monkeypatch):
-    from fedsarsa.federation.engines.cpu import CpuEngine
-
     advance = CpuEngine.advance
 
-    def slow(self, state, steps):
-        if not timer.is_alive() and not timer.finished.is_set():
-            timer.start()
-        time.sleep(0.05)
+    def with_ctrl_c(self, state, steps):
+        signal.raise_signal(signal.SIGINT)
         return advance(self, state, steps)
 
     with monkeypatch.context() as patched:
-        patched.setattr(CpuEngine, "advance", slow)
-        algo.train(fleet(), 103, runs=2, record_every=2, checkpoint=path)
+        patched.setattr(CpuEngine, "advance", with_ctrl_c)
+        for done in range(1, 4):  # in the first stretch, again and again
+            with pytest.raises(Interrupted, match=f"after {done} of 103 steps"):
+                algo.train(fleet(), 103, runs=2, record_every=2, checkpoint=path)
+    resumed = algo.train(fleet(), 103, runs=2, record_every=2, checkpoint=path)
+    assert resumed.data.equals(whole.data)
 
 
 def test_a_checkpoint_of_another_training_is_refused(tmp_path, monkeypatch):
@@ -261,7 +252,7 @@ def test_a_killed_training_leaves_a_whole_checkpoint(tmp_path):
         fs.FedSARSA().train(fs.paper.fleet(5), 50_000_000, runs=2, checkpoint={str(path)!r}, record_every=100)
     """)
     child = subprocess.Popen([sys.executable, "-c", program])
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while not path.exists() and time.monotonic() < deadline:
         time.sleep(0.05)
     time.sleep(0.3)

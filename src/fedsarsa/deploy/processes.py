@@ -124,6 +124,8 @@ class Processes:
             for process in self._marked():
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(process, number)
+            if number == signal.SIGKILL:
+                until = time.monotonic() + PATIENCE  # they are not asked, but the system needs its time
             while self._marked() and time.monotonic() < until:
                 time.sleep(0.05)
 

@@ -3,6 +3,7 @@
 import multiprocessing
 import random
 import signal
+import statistics
 import time
 import traceback
 import warnings
@@ -18,6 +19,7 @@ from fedsarsa.worlds.gym import GymWorld, close
 
 PROBE_STEPS = 20  # steps of an environment that are timed
 SLOW = 200e-6  # seconds per step from which on a process of its own pays
+ENDING = 5.0  # seconds that a process may take to end
 
 
 @dataclass(frozen=True)
@@ -176,7 +178,7 @@ class Processes:
     def _end_of(self, part: int) -> str:
         """What is known of a process that died: not which of its environments ended it."""
         child, count = self.children[part], self.owner.count(part)
-        child.join(1.0)
+        child.join(ENDING)
         shared = f"; any of the {count} environments in it may have done that: {self._own(part)}"
         return f"the environment's process ended with exit code {child.exitcode}{shared if count > 1 else ''}"
 
@@ -193,7 +195,7 @@ class Processes:
             except OSError:
                 continue
         for pipe, child in zip(self.pipes, self.children, strict=False):
-            child.join(5.0)
+            child.join(ENDING)
             if child.is_alive():
                 child.terminate()
                 child.join()
@@ -262,16 +264,21 @@ def _slow(worlds: Sequence[GymWorld]) -> bool:
 
 
 def _seconds(world: GymWorld) -> float:
-    """How long a step takes, with actions drawn at random; 0 if it fails, which training will report."""
+    """How long a step takes, with actions drawn at random; 0 if it fails, which training will report.
+
+    The median: the first step may take long, and so may any while others use the machine.
+    """
     with world.opened() as env:
         try:
             env.reset(seed=0)
             env.action_space.seed(0)
-            begun = time.perf_counter()
+            taken = []
             for _ in range(PROBE_STEPS):
-                _, _, terminated, truncated, _ = env.step(env.action_space.sample())
+                action, begun = env.action_space.sample(), time.perf_counter()
+                _, _, terminated, truncated, _ = env.step(action)
                 if terminated or truncated:
                     env.reset()
-            return (time.perf_counter() - begun) / PROBE_STEPS
+                taken.append(time.perf_counter() - begun)
+            return statistics.median(taken)
         except Exception:
             return 0.0
