@@ -6,6 +6,7 @@ import secrets
 import socket
 from typing import TYPE_CHECKING
 
+from fedsarsa._interrupts import Interrupted, held_interrupt
 from fedsarsa._version import __version__
 
 if TYPE_CHECKING:
@@ -45,7 +46,8 @@ def connect(address: str | None = None, cores: int | None = None) -> None:
             raise ValueError(f"ray: this process is connected to {here}; expected that, got {address}")
         return
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    address = address or os.environ.get("RAY_ADDRESS") or LOCAL
+    if address is None:
+        address = os.environ.get("RAY_ADDRESS") or LOCAL
     if address != LOCAL:
         _knock(address)
     _settle_token(address)
@@ -55,13 +57,14 @@ def connect(address: str | None = None, cores: int | None = None) -> None:
         # At a port that answers, but not as Ray does: try once (some 40 s), not for many minutes.
         os.environ.setdefault(waiting, "1")
     try:
-        ray.init(
-            address,
-            num_cpus=cores,
-            include_dashboard=False if address == LOCAL else None,
-            log_to_driver=False,
-            logging_level=logging.ERROR,
-        )
+        with held_interrupt() as pressed:  # Ray crashes where it is interrupted while it starts
+            ray.init(
+                address,
+                num_cpus=cores,
+                include_dashboard=False if address == LOCAL else None,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+            )
     except ray.exceptions.AuthenticationError:
         raise ValueError(
             f"ray: expected the token of the cluster at {address} in RAY_AUTH_TOKEN, with "
@@ -75,6 +78,8 @@ def connect(address: str | None = None, cores: int | None = None) -> None:
     finally:
         if before is None:
             os.environ.pop(waiting, None)
+    if pressed.is_set():
+        raise Interrupted("interrupted")
 
 
 def _settle_token(address: str) -> None:

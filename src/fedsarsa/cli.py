@@ -60,9 +60,9 @@ def train(
     Ctrl-C saves what is done; the same command goes on from there.
     """
     from fedsarsa import _files
+    from fedsarsa._interrupts import Interrupted
     from fedsarsa.experiments import config as configs
     from fedsarsa.federation.episodic import EpisodicProblem
-    from fedsarsa.federation.training import Interrupted
     from fedsarsa.learning.boxes import many
     from fedsarsa.learning.tile_coding import Tiles
     from fedsarsa.worlds.fleet import Fleet
@@ -148,10 +148,10 @@ def sweep(
 
     Ctrl-C, or a crash, loses no finished cell; the same command goes on with the rest.
     """
+    from fedsarsa._interrupts import Interrupted
     from fedsarsa.experiments import grid, summary
     from fedsarsa.experiments import sweep as sweeps
     from fedsarsa.experiments.progress import sweep_bar
-    from fedsarsa.federation.training import Interrupted
 
     if ray is not None and threads is not None:
         raise ValueError(f"threads: expected none with --ray, where every cell has one core, got {threads}")

@@ -8,8 +8,9 @@ from flwr.serverapp import Grid
 from flwr.supercore.inflatable.inflatable_object import get_object_id
 from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
 
+from fedsarsa.deploy import agent as agents
 from fedsarsa.deploy import bridge, config, exchange, ledger
-from fedsarsa.deploy.agent import Agent, RefusalError
+from fedsarsa.deploy.agent import Agent
 from tests.deploy.federations import CONFIG
 
 NODES = [101, 102, 103]
@@ -54,15 +55,9 @@ class FakeGrid(Grid):
             yield name
 
     def answer(self, node, message, asked):
-        agent = self.agents[node]
-        header = {"agent": agent.number, "terms": agent.terms, "bridge_seconds": 0.001}
         theta = message.content.array_records["arrays"]["theta"].numpy()
-        try:
-            answer = agent.take_part(asked | {"until": 1e18}, theta)
-            header |= {"round": agent.round, "federation": agent.federation}
-        except RefusalError as refusal:
-            answer, header["refused"] = np.zeros(0), str(refusal)
-        reply = bridge.reply(message, header, answer)
+        header, answer = agents.reply(self.agents[node], asked | {"until": 1e18}, theta)
+        reply = bridge.reply(message, header | {"bridge_seconds": 0.001}, answer)
         reply.metadata.__dict__["_src_node_id"] = node
         return reply
 

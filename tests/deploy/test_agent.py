@@ -18,6 +18,7 @@ from fedsarsa.deploy.agent import Agent, RefusalError, serve
 from fedsarsa.deploy.learner import Learner
 from fedsarsa.federation.problem import average
 from tests.deploy.federations import CONFIG, reference, request
+from tests.deploy.grids import changed
 
 
 @pytest.mark.parametrize("stretch", [0.25, 1e-9])  # whole rounds, step by step
@@ -154,10 +155,13 @@ def test_parameters_that_are_no_parameters_are_refused(settings, homes):
             agent.take_part(request(settings, 1), theta)
 
 
-def test_the_state_of_another_agent_is_refused(settings, homes):
+def test_the_state_of_another_agent_is_refused(settings, homes, tmp_path):
     Agent(settings, 0, homes[0]).take_part(request(settings, 1), np.zeros(settings.dim))
-    with pytest.raises(ValueError, match="expected the state of agent 1 with these settings, got that of"):
+    with pytest.raises(ValueError, match="whose number is 1, got that of one whose number is 0; choose"):
         Agent(settings, 1, homes[0])
+    colder = changed(tmp_path, "", CONFIG.replace("temperature = 1.0", "temperature = 0.5"))
+    with pytest.raises(ValueError, match=r"whose policy is .*0\.5.*, got that of one whose policy is .*1\.0"):
+        Agent(colder, 0, homes[0])
     (homes[0] / "agent.npz").write_bytes(b"PK nonsense")
     with pytest.raises(ValueError, match="expected a fedsarsa agent state"):
         Agent(settings, 0, homes[0])

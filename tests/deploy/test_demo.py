@@ -122,3 +122,13 @@ def test_what_follows_the_table_in_a_file_has_a_line_of_its_own():
     with demo._live(Console(file=file)) as live:
         live.update("round 1")
     assert file.getvalue() == "round 1\n"
+
+
+def test_fewer_rounds_than_are_done_are_refused_before_anything_is_started(finished):
+    home, _, _ = finished
+    text = (home / "federation.toml").read_text()
+    refused = run("deploy", "demo", "--rounds", 1, "--home", home)
+    assert refused.returncode == 2
+    assert re.search(r"rounds: expected at least the \d+ that are done in", refused.stderr)
+    assert "SuperLink" not in refused.stdout
+    assert (home / "federation.toml").read_text() == text

@@ -135,7 +135,9 @@ def sent_to_a_node(monkeypatch, bundle):
     from flwr.supernode import start_client_internal as inside
     from flwr.supernode.nodestate import NodeStateFactory
 
-    monkeypatch.setattr(inside, "_pull_and_store_message", inside._pull_and_store_message)
+    for name in ("_pull_and_store_message", "_push_messages", "pull_objects"):
+        monkeypatch.setattr(inside, name, getattr(inside, name))
+    monkeypatch.setattr(threading, "excepthook", threading.excepthook)
     monkeypatch.setattr("flwr.supernode.cli.flower_supernode", lambda: None)
     guards.supernode()
     stores = ObjectStoreFactory()
@@ -359,3 +361,30 @@ def test_a_late_reply_does_not_hold_up_the_next_ones():
     pushing(send=lambda message, store: pushed.append((message.metadata.reply_to_message_id, store)), store=1)
     assert pushed == [("late", 1), ("other", 1), ("asked", 1)]
     assert ready == [["next"]]
+
+
+def test_a_supernode_ends_with_the_first_of_its_threads_that_dies():
+    script = """
+import threading, time
+from fedsarsa.deploy import guards
+from flwr.supernode import cli
+
+def beat(error):
+    raise error
+
+def lose_its_heartbeat():
+    quiet = threading.Thread(target=beat, args=[SystemExit(3)])
+    quiet.start()
+    quiet.join()
+    print("goes on", flush=True)
+    threading.Thread(target=beat, args=[ValueError("500 for\\nsome reason")]).start()
+    time.sleep(300)
+
+cli.flower_supernode = lose_its_heartbeat
+guards.supernode()
+"""
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
+    assert ended.returncode == 1
+    assert ended.stdout == "goes on\n"
+    assert "Traceback" in ended.stderr
+    assert ended.stderr.splitlines()[-1] == guards.DIED + "ValueError: 500 for"

@@ -11,6 +11,7 @@ import pytest
 
 from fedsarsa.deploy import ledger, server_app, table
 from fedsarsa.deploy import server as servers
+from fedsarsa.deploy.ledger import Standing
 from tests.deploy.federations import CONFIG, reference
 from tests.deploy.grids import (
     assert_central,
@@ -203,3 +204,24 @@ def test_where_to_go_on_is_what_the_checkpoint_says(settings, finished, tmp_path
     assert servers._last_round(before) == 0
     with pytest.raises(FileNotFoundError, match="before: no round has been run there"):
         table.status(before)
+
+
+@pytest.mark.parametrize("gone", [ledger.ROUNDS, ledger.CENTRAL, None])
+@pytest.mark.parametrize("old", [True, False])
+def test_a_checkpoint_that_is_older_than_the_rest_costs_no_round(server, grid, old, gone):
+    made = server()
+    made.train(grid)
+    first = Standing(made.settings.theta0)
+    (made.home / ledger.CHECKPOINT).unlink()
+    if old:
+        made.ledger.save(first)
+    if gone is not None:
+        (made.home / gone).unlink()
+    before = {path.name: path.read_bytes() for path in made.home.iterdir()}
+    given = "that of round 0" if old else "none"
+    with pytest.raises(ValueError, match=rf"checkpoint of round 10, .*, got {given}; put it back, or move"):
+        server()
+    assert {path.name: path.read_bytes() for path in made.home.iterdir()} == before
+    for name in {ledger.ROUNDS, ledger.CENTRAL} - {gone}:
+        (made.home / name).unlink()
+    assert server().standing.round == 0

@@ -126,3 +126,14 @@ def test_nohup_is_obeyed(tmp_path):
             assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGHUP, before)
+
+
+def test_who_stops_listening_does_not_stop_the_work():
+    script = "from fedsarsa.deploy.commands import say\nfor _ in range(3): say('a line')\nraise SystemExit(7)"
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = subprocess.run([sys.executable, "-c", script], stdout=writer, stderr=subprocess.PIPE)
+    finally:
+        os.close(writer)
+    assert (done.returncode, done.stderr) == (7, b"")

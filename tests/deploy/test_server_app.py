@@ -1,6 +1,7 @@
 """The server app: how it ended is written down, and what it says can be followed."""
 
 import json
+import resource
 from types import SimpleNamespace
 
 import httpx
@@ -74,3 +75,21 @@ def test_parts_that_were_killed_said_nothing_about_it(tmp_path, code, told):
     orders = SimpleNamespace(run=lambda bundle, values: None)
     with pytest.raises(RuntimeError, match=f"^the SuperLink ended with {told}$"):
         server._train(orders, {}, tmp_path, processes, print)
+
+
+def test_a_full_disk_is_told_as_such_whatever_it_was_that_died(tmp_path):
+    executor = SimpleNamespace(poll=lambda: 1, returncode=1)
+    processes = SimpleNamespace(started={"superexec": executor}, last_words=lambda name: "500 Internal")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def fill(bundle, values):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
+
+    try:
+        with pytest.raises(RuntimeError, match=r"nothing can be written \(File too large\); the last"):
+            server._train(SimpleNamespace(run=fill), {}, tmp_path, processes, print)
+        (tmp_path / "federation.toml").write_text(CONFIG)
+        with pytest.raises(RuntimeError, match=r"home: nothing can be written \(File too large\)"):
+            server.serve(tmp_path / "federation.toml", tmp_path / "home", "127.0.0.1", 1, True, print)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

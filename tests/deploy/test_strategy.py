@@ -3,6 +3,7 @@
 import copy
 import os
 import re
+import shutil
 
 import numpy as np
 import pytest
@@ -283,7 +284,8 @@ def test_too_few_replies_ask_the_round_again(settings, server, grid, homes, tmp_
     assert line["seconds"] >= 4 * 0.02
     grid.silent, grid.before = {102}, lambda number: None
     monkeypatch.setattr(strategy, "PATIENCE", patience)
-    (made.home / ledger.CHECKPOINT).unlink()
+    for name in (ledger.CHECKPOINT, ledger.ROUNDS, ledger.CENTRAL):
+        (made.home / name).unlink()
     for home in homes:
         (home / "agent.npz").unlink()
     said = (
@@ -418,3 +420,37 @@ def test_agents_without_weight_have_no_average(server, tmp_path):
     with pytest.raises(RuntimeError, match=message):
         made.train(grid)
     assert "round 1: only agents without weight have replied (1, 2), and they have no average" in made.said
+
+
+def test_agents_that_are_ahead_of_the_server_end_it_at_once(settings, server, grid, tmp_path):
+    made = server()
+    shutil.copytree(made.home, tmp_path / "copy")
+    made.train(grid)
+    shutil.rmtree(made.home)
+    shutil.copytree(tmp_path / "copy", made.home)
+    ahead = r"fewer than 1 agents can take part; .*: it has answered round 10: the server's files are older"
+    with pytest.raises(RuntimeError, match=ahead):
+        server().train(grid)
+    assert len([line for line in made.said if "0 sound replies of 3" in line]) == 1
+
+
+def test_an_agent_that_has_lost_rounds_is_named(settings, server, grid, homes):
+    def forget(number):
+        if number == 6:
+            grid.agents[102] = Agent(settings, 1, homes[1], [].append)
+        if number == 3:
+            kept.append((homes[1] / "agent.npz").read_bytes())
+
+    def put_back(number, replies):
+        if number == 5:
+            (homes[1] / "agent.npz").write_bytes(kept[0])
+        return aggregate(number, replies)
+
+    kept, made = [], server()
+    aggregate, made.aggregate_train = made.aggregate_train, put_back
+    grid.before = forget
+    made.train(grid)
+    lines = ledger.read(made.home)[1:]
+    assert [line["lost"] for line in lines] == [{}] * 5 + [{"agent 1": 5}] + [{}] * 4
+    told = "round 6: agent 1 has lost round 5, which was counted: it went on from an older state"
+    assert made.said.count(told) == 1

@@ -4,6 +4,7 @@ import os
 import re
 import secrets
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import numpy as np
 import pytest
 
 import fedsarsa as fs
+from fedsarsa._interrupts import Interrupted
 from fedsarsa.deploy.addresses import free_port
 from tests.federation.test_ray import SWEEP
 
@@ -199,3 +201,27 @@ def test_without_ray_a_sentence_says_what_to_install(tmp_path):
     assert done.returncode == 2
     assert "pip install 'fedsarsa[ray]'" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_ctrl_c_waits_until_ray_has_started(monkeypatch):
+    from fedsarsa import _ray
+
+    started = []
+
+    def start(*_, **__):
+        signal.raise_signal(signal.SIGINT)
+        started.append(True)
+
+    monkeypatch.setattr(_ray.ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(_ray.ray, "init", start)
+    with pytest.raises(Interrupted):
+        _ray.connect("local")
+    assert started == [True]
+
+
+def test_an_address_that_was_left_empty_is_none(monkeypatch):
+    from fedsarsa import _ray
+
+    monkeypatch.setattr(_ray.ray, "is_initialized", lambda: False)
+    with pytest.raises(ValueError, match=r"expected the address host:port of a cluster, or local, got $"):
+        _ray.connect("")

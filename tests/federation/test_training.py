@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import fedsarsa as fs
-from fedsarsa.federation.training import Interrupted
+from fedsarsa._interrupts import Interrupted
 from tests.worlds_of_tests import fleet
 
 ENGINES = ["reference", "cpu"]

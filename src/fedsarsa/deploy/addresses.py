@@ -14,6 +14,11 @@ def parse(text: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
+def written(host: str, port: int) -> str:
+    """HOST:PORT of its two parts."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def is_loopback(host: str) -> bool:
     """Whether an address stays on this machine."""
     try:
@@ -36,7 +41,7 @@ def check_free(host: str, port: int) -> None:
         try:
             probe.bind((host, port))
         except OSError as error:
-            raise OSError(f"address: cannot listen on {host}:{port}: {error.strerror}") from None
+            raise OSError(f"address: cannot listen on {written(host, port)}: {error.strerror}") from None
 
 
 def check_reachable(host: str, port: int, authority: Path | None, patience: float = 10.0) -> None:
@@ -44,7 +49,7 @@ def check_reachable(host: str, port: int, authority: Path | None, patience: floa
 
     Without an authority, it must answer without TLS.
     """
-    place = f"{host}:{port}"
+    place = written(host, port)
     try:
         with socket.create_connection((host, port), patience) as plain:
             if authority is not None:

@@ -40,6 +40,8 @@ class Agent:
         The federation it takes part in, "" before the first, and the last round it answered there.
     before : dict or None
         What its learner held before that round; None: it had not begun.
+    lost : int
+        The round that counted this agent last, if that was none it knew of when it took that round; else 0.
     """
 
     def __init__(
@@ -51,6 +53,7 @@ class Agent:
         self.federation, self.round = "", 0
         self.asked = self.answer = np.zeros(self.learner.dim)
         self.before: Held | None = None
+        self.lost = 0
         if self.path.exists():
             self._load()
 
@@ -75,9 +78,10 @@ class Agent:
             )
         after = learner.held
         last = request["counted"].get(str(self.number), 0)
-        if last > (0 if anew else self.round):
-            lost = f"round {last} was counted, and is not in {self.path}: it is lost here"
-            self.say(f"agent {self.number}: {lost}")
+        lost = last if last > (0 if anew else self.round) else 0
+        if lost:
+            told = f"round {lost} was counted, and is not in {self.path}: it is lost here"
+            self.say(f"agent {self.number}: {told}")
         before = None if anew else after if last >= self.round else self.before
         try:
             if before is not None:
@@ -90,7 +94,7 @@ class Agent:
             learner.held = after  # as if it had not been asked
             raise RefusalError(str(error)) from None
         self.federation, self.round, self.before = request["federation"], number, before
-        self.asked, self.answer = theta, answer
+        self.asked, self.answer, self.lost = theta, answer, lost
         return answer
 
     def _check(self, request: dict[str, Any], theta: Floats) -> None:
@@ -132,11 +136,13 @@ class Agent:
 
     def _load(self) -> None:
         about, arrays = files.load(self.path, KIND)
-        if about["terms"] != self.terms or about["number"] != self.number:
-            raise ValueError(
-                f"{self.path}: expected the state of agent {self.number} with these settings, got that of "
-                f"agent {about['number']} or of other settings; choose another directory, or remove it"
-            )
+        now = {"number": self.number} | self.terms
+        for name, given in ({"number": about["number"]} | about["terms"]).items():
+            if given != now.get(name):
+                raise ValueError(
+                    f"{self.path}: expected the state of an agent whose {name} is {now.get(name)}, got that "
+                    f"of one whose {name} is {given}; choose another directory, or remove it"
+                )
         self.federation, self.round = about["federation"], about["round"]
         self.asked, self.answer = arrays["asked"], arrays["answer"]
         self.before = _part(arrays, BEFORE) if about["begun"] else None
@@ -187,6 +193,17 @@ def serve(settings: Federation, number: int, home: Path, say: Callable[[str], No
                 address.unlink(missing_ok=True)
 
 
+def reply(agent: Agent, request: dict[str, Any], theta: Floats) -> tuple[dict[str, Any], Floats]:
+    """What the agent says to a request: the header of its reply, and its parameters unless it refuses."""
+    header = {"agent": agent.number, "terms": agent.terms}
+    try:
+        answer = agent.take_part(request, theta)
+    except RefusalError as refusal:
+        header |= {"refused": str(refusal), "federation": agent.federation, "answered": agent.round}
+        return header, np.zeros(0)
+    return header | {"round": agent.round, "federation": agent.federation, "lost": agent.lost}, answer
+
+
 def _answer(agent: Agent, connection: socket.socket, say: Callable[[str], None]) -> None:
     """One request; whatever is wrong with it, the agent lives on."""
     begun, said = time.perf_counter(), ""
@@ -195,16 +212,11 @@ def _answer(agent: Agent, connection: socket.socket, say: Callable[[str], None])
             raise wire.BrokenMessageError("expected a bridge of the same user")
         connection.settimeout(PATIENCE)
         request, theta = wire.receive(connection)
-        header: dict[str, Any] = {"agent": agent.number, "terms": agent.terms}
-        try:
-            answer = agent.take_part(request, theta)
-            header |= {"round": agent.round, "federation": agent.federation}
-            said = f"round {agent.round}: {request['steps']} steps"
-            ended, gain = agent.learner.episodes
-            said += f", {ended} episodes with a mean return of {gain:.6g}" if ended else ""
-        except RefusalError as refusal:
-            answer = np.zeros(0)
-            header["refused"] = said = str(refusal)
+        header, answer = reply(agent, request, theta)
+        said = header.get("refused") or f"round {agent.round}: {request['steps']} steps"
+        ended, gain = agent.learner.episodes
+        if ended and "refused" not in header:
+            said += f", {ended} episodes with a mean return of {gain:.6g}"
         header["seconds"] = time.perf_counter() - begun
         wire.send(connection, header, answer)
     except (OSError, wire.BrokenMessageError) as error:

@@ -21,8 +21,9 @@ class Attempt:
     rejected : dict
         Why others did not, by the name of their sender.
     strangers : dict
-        What those learn who learn something else, and what they are called. They are counted as the agents
-        that they are known as, or else say they are: one that comes back as another node is the same.
+        Why those cannot take part who learn something else, say, and what they are called. They are counted
+        as the agents that they are known as, or else say they are: one that comes back as another node is the
+        same.
     sound, missing : set
         The nodes whose reply was accepted, and those without one of any kind.
     """
@@ -43,6 +44,11 @@ class Attempt:
     def replies(self) -> list[Reply]:
         """The accepted replies."""
         return [reply for reply, _ in self.accepted.values()]
+
+    @property
+    def lost(self) -> dict[str, int]:
+        """The counted rounds that agents no longer know, by the agents' names."""
+        return {f"agent {reply.number}": reply.lost for reply in self.replies if reply.lost}
 
     def hear(self, message: Message) -> None:
         """Say at once what is wrong with a reply; whose it is, is looked at with all others."""
@@ -71,6 +77,11 @@ class Attempt:
         self.accepted = dict(sorted(found.items()))
         for name, reason in self.rejected.items():
             self._tell(name, reason)
+        for name, lost in self.lost.items():
+            self.say(
+                f"round {self.examiner.number}: {name} has lost round {lost}, which was counted: it went on "
+                "from an older state"
+            )
         for node in sorted(self.missing):
             self.say(f"round {self.examiner.number}: no reply from {self.roster.name(node)}")
 

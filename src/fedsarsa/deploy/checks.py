@@ -24,7 +24,10 @@ class RejectedError(ValueError):
 
 
 class OddOneOutError(RejectedError):
-    """A reply of an agent that learns something else, and which one it says it is, if it says so."""
+    """A reply of an agent that cannot take part, however often it is asked: it learns something else, say.
+
+    ``says`` is which one it says it is, if it says so.
+    """
 
     def __init__(self, reason: str, says: int | None) -> None:
         super().__init__(reason)
@@ -33,12 +36,13 @@ class OddOneOutError(RejectedError):
 
 @dataclass(frozen=True)
 class Reply:
-    """A reply that passed every check."""
+    """A reply that passed every check; ``lost``: the counted round that its agent no longer knows, or 0."""
 
     number: int
     theta: Floats
     seconds: float
     bytes: int
+    lost: int
 
 
 def growth(schedule: Schedule, first: int, count: int, stride: float, discount: float) -> tuple[float, float]:
@@ -146,6 +150,12 @@ class Examiner:
             raise RejectedError(f"its agent process does not answer: {plain(str(header['unreachable']))}")
         if "refused" in header:
             self._terms(header)
+            ours, answered = header.get("federation") == self.federation, header.get("answered")
+            if ours and type(answered) is int and answered > self.number:
+                raise OddOneOutError(
+                    f"it has answered round {answered}: the server's files are older than that",
+                    self._number(header),
+                )
             raise RejectedError(f"the agent refuses: {plain(str(header['refused']))}")
         if header.get("federation") != self.federation or header.get("round") != self.number:
             raise RejectedError(
@@ -157,12 +167,13 @@ class Examiner:
             raise RejectedError(
                 f"expected an agent below {self.settings.agents}, got {header.get('agent')!r:.20}"
             )
-        seconds = header.get("bridge_seconds")
+        seconds, lost = header.get("bridge_seconds"), header.get("lost")
         return Reply(
             number,
             self._theta(array, number),
             seconds if isinstance(seconds, float) and 0 <= seconds < math.inf else 0.0,
             len(array.data) + len(text),
+            lost if type(lost) is int and 0 <= lost < self.number else 0,
         )
 
     def _number(self, header: dict[str, Any]) -> int | None:

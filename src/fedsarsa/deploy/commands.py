@@ -1,6 +1,7 @@
 """The commands ``fedsarsa agent`` and ``fedsarsa deploy ...``."""
 
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
@@ -19,8 +20,11 @@ Insecure = Annotated[bool, typer.Option("--insecure", help="No TLS, no node keys
 
 
 def say(line: str) -> None:
-    """Print at once: others wait for these lines."""
-    print(line, flush=True)
+    """Print at once: others wait for these lines. Where nobody does any more, the work goes on."""
+    try:
+        print(line, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @app.command()

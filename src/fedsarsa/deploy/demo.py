@@ -61,9 +61,14 @@ def run(rounds: int, home: Path | None) -> None:
 
 def _run(processes: Processes, home: Path, rounds: int, console: Console) -> None:
     path = home / "federation.toml"
+    server = files.private_directory(home / "server")
+    found = ledger.checkpoint(server)
+    if found is not None and found[0]["round"] > rounds:
+        raise ValueError(
+            f"rounds: expected at least the {found[0]['round']} that are done in {home}, got {rounds}"
+        )
     path.write_text(CONFIG.format(every=EVERY, steps=rounds * EVERY))
     settings = config.load(path)
-    server = files.private_directory(home / "server")
     if not (server / "ca.key").exists():
         keys.make_server(server, ["localhost"])
         (server / "nodes").mkdir(mode=0o700)

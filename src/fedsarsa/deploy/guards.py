@@ -11,7 +11,7 @@ where every user of the machine can read it. So
   in the server's name or in theirs, which Flower would hand on;
 - this SuperNode runs the app of the installed fedsarsa and no other code, whatever it is sent;
 - this SuperNode waits neither for hours for a question whose sender died while sending it, nor with a reply
-  for the next question;
+  for the next question, and ends when a part of it has died;
 - this SuperExec gives tokens to the processes it starts as an open file without a name.
 
     python -m fedsarsa.deploy.guards superlink ARGUMENTS
@@ -21,9 +21,11 @@ where every user of the machine can read it. So
 
 import hmac
 import ipaddress
+import os
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Awaitable, Callable, MutableMapping
 from functools import partial
 from pathlib import Path
@@ -32,6 +34,7 @@ from typing import Any
 FLEET, RUNTIME = "/v1/fleet/", "/v1/runtime/"
 SECRET_FILE = "--superexec-auth-secret-file"  # Flower's option
 SECRET_HEADER = "x-fedsarsa-secret"
+DIED = "fedsarsa: a thread of the SuperNode died: "
 UPLOAD = 10.0  # seconds that a SuperNode waits for the parts of a question
 
 Scope = MutableMapping[str, Any]
@@ -163,6 +166,7 @@ def supernode() -> None:
             inside._insert_message(reply, rest["state"], rest["object_store"])
             return int(message.metadata.run_id)
 
+    threading.excepthook = _end_with_thread
     inside._pull_and_store_message = guarded  # type: ignore[assignment]
     inside._push_messages = until_answered(inside._push_messages, asked)
     inside.pull_objects = partial(  # type: ignore[attr-defined]
@@ -172,6 +176,19 @@ def supernode() -> None:
         backoff_cap=1.0,
     )
     flower_supernode()
+
+
+def _end_with_thread(died: threading.ExceptHookArgs) -> None:
+    """End the process with its first thread that dies.
+
+    Without the thread of its heartbeat, which any unexpected answer of the SuperLink's ends, a SuperNode
+    lives on and never takes part again. Whoever watches it, watches its process.
+    """
+    threading.__excepthook__(died)
+    if died.exc_type is not SystemExit:
+        why = f"{died.exc_type.__name__}: {died.exc_value}".splitlines()[0]
+        print(DIED + why, file=sys.stderr, flush=True)
+        os._exit(1)
 
 
 def superexec() -> None:

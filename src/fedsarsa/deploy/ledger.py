@@ -61,6 +61,7 @@ class Ledger:
         """Where the federation stands: at its beginning, or at its checkpoint."""
         found = checkpoint(self.home)
         if found is None:
+            self._check_age(-1)
             standing = Standing(self.settings.theta0)
             self._forget_after(-1)
             self.close_round(standing, {"round": 0})
@@ -75,6 +76,7 @@ class Ledger:
                     "choose another directory, or remove it"
                 )
         done, every = about["round"], self.settings.every
+        self._check_age(done)
         if done > self.settings.rounds:
             raise ValueError(
                 f"training.steps: expected at least the {done * every} of the {done} rounds that are done in "
@@ -126,6 +128,18 @@ class Ledger:
     def _promised(self) -> dict[str, str]:
         """What may not change while a federation lasts."""
         return self.settings.terms | self.settings.averaging
+
+    def _check_age(self, known: int) -> None:
+        """Refuse a checkpoint older than the files beside it, which going on from there would cut off."""
+        central = self.home / CENTRAL
+        held = central.stat().st_size // (self.dim * 8) - 1 if central.exists() else -1
+        last = max([held, *(line["round"] for line in read(self.home))])
+        if last > known + 1:  # a server that was killed may have written one round more
+            given = f"that of round {known}" if known >= 0 else "none"
+            raise ValueError(
+                f"{self.home / CHECKPOINT}: expected the checkpoint of round {last}, the last in {ROUNDS} or "
+                f"{CENTRAL}, got {given}; put it back, or move these two away to begin there all the same"
+            )
 
     def _forget_after(self, last: int) -> None:
         """Take back what was written of rounds that the checkpoint does not know."""

@@ -7,14 +7,15 @@ from pathlib import Path
 
 from fedsarsa.deploy import addresses, files, keys, wire
 from fedsarsa.deploy.agent import SOCKET
-from fedsarsa.deploy.guards import SECRET_FILE
+from fedsarsa.deploy.guards import DIED, SECRET_FILE
 from fedsarsa.deploy.processes import Processes, superexec
 
 LEASE = "the lease of its last life, about a minute, has not run out"
 REFUSED = {  # Flower's last words when the SuperLink does not let a node in, and what they mean
     "Failed to activate SuperNode": f"its key is not registered there, or {LEASE}",
-    "SuperNode terminated gracefully": "its key was taken back there, or this machine's clock is more than "
-    "5 seconds ahead of the server's, or 5 minutes behind it",
+    "SuperNode terminated gracefully": "its key was taken back there, or its list of nodes (link.db) is "
+    "a new one, and starting it again helps, or this machine's clock is more than 5 seconds ahead of the "
+    "server's, or 5 minutes behind it",
 }
 LOOK = 0.3  # seconds between two looks at the SuperNode
 
@@ -71,5 +72,6 @@ def join(
         why = next((why for words, why in REFUSED.items() if words in said), None)
         if why is not None:
             raise RuntimeError(f"superlink: {superlink} does not let this node in: {why}")
-        reason = said.partition("Exit Code: ")[2][:300] or processes.last_words("supernode")
+        reason = said.rpartition(DIED)[2] if DIED in said else said.partition("Exit Code: ")[2]
+        reason = reason[:300] or processes.last_words("supernode")
         raise RuntimeError(f"the SuperNode ended with code {node.returncode}: {reason}")

@@ -36,6 +36,7 @@ def serve(path: Path, home: Path, host: str, port: int, insecure: bool, say: Say
             "so agents may be too late in every round"
         )
     home = files.private_directory(home)
+    _check_room(home)
     if insecure and not addresses.is_loopback(host):
         raise ValueError(f"insecure: expected a loopback address without TLS and node keys, got {host}")
     here = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
@@ -45,8 +46,7 @@ def serve(path: Path, home: Path, host: str, port: int, insecure: bool, say: Say
         keys.check_address(home, here)
         admitted = _read_nodes(home, settings, say)
     addresses.check_free(host, port)
-    place = "[{}]:{}" if ":" in host else "{}:{}"
-    address = place.format(here, port)
+    address = addresses.written(here, port)
     authority = None if insecure else home / "ca.crt"
     with Processes(home) as processes:
         secret = keys.new_secret(home)
@@ -60,7 +60,7 @@ def serve(path: Path, home: Path, host: str, port: int, insecure: bool, say: Say
                 values["keys"] = str(home / KEYS)
             processes.start("superexec", superexec(address, authority, secret))
             # Not before: nodes that wait for this line must find their keys registered.
-            say(f"SuperLink listens on {place.format(host, port)}" + (", insecure" if insecure else ""))
+            say(f"SuperLink listens on {addresses.written(host, port)}" + (", insecure" if insecure else ""))
             _train(orders, values, home, processes, say)
     say(f"all {settings.rounds} rounds are done")
 
@@ -95,6 +95,7 @@ def _train(
             return
         for name, part in processes.started.items():
             if part.poll() is not None:
+                _check_room(home)  # where its database is as well
                 # Whoever is killed has no time to say so: its last words are about something else.
                 said = "" if part.returncode < 0 else f": {processes.last_words(name)}"
                 raise RuntimeError(f"the {NAMES[name]} ended with code {part.returncode}{said}")

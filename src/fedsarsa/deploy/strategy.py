@@ -140,6 +140,7 @@ class FedSarsaStrategy(Strategy):
         standing.counted |= dict.fromkeys(agents, standing.round)
         self.askings.own += self.writing + time.perf_counter() - begun
         record = {"round": standing.round, "agents": agents, "moved": moved} | self.askings.record()
+        record["lost"] = self.attempt.lost
         if "epsilon" in standing.privacy:
             record["epsilon"] = standing.privacy["epsilon"]
         closing = time.perf_counter()
@@ -161,7 +162,7 @@ class FedSarsaStrategy(Strategy):
         return f"{len(numbers)} sound replies of {len(self.attempt.asked)}, {self._needed} needed"
 
     def _check_strangers(self) -> None:
-        """Give up at once if too many learn something else, which asking again does not change."""
+        """Give up at once if too many cannot take part, which asking again does not change."""
         strangers = self.askings.strangers
         if self.settings.agents - len(strangers) < self._needed:
             why = "; ".join(strangers.values())

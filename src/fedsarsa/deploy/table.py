@@ -24,7 +24,7 @@ def rounds(
     """
     measure = "moved" if errors is None else "error"
     caption = None if news is None else Text(news)
-    table = Table("round", "agents", measure, "KB sent", "seconds", "left out", caption=caption)
+    table = Table("round", "agents", measure, "KB", "seconds", "left out", caption=caption)
     for column in table.columns[:5]:
         column.justify = "right"
     private = any("epsilon" in line for line in lines)
@@ -35,6 +35,7 @@ def rounds(
         value = line["moved"] if errors is None else errors[number]
         out = [f"{name}: {reason}" for name, reason in line["rejected"].items()]
         out += [f"{name}: no reply" for name in line["missing"]]
+        out += [f"{name}: has lost round {lost}" for name, lost in line.get("lost", {}).items()]
         out += [f"{name}, at first: {reason}" for name, reason in line.get("earlier", {}).items()]
         table.add_row(
             str(number),

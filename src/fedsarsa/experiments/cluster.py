@@ -10,13 +10,13 @@ from typing import Any
 
 import xarray as xr
 
+from fedsarsa._interrupts import Interrupted, held_interrupt
 from fedsarsa._ray import RETRIES, check_version, connect, ray, reason
 from fedsarsa._version import __version__
 from fedsarsa.experiments.config import Config
 from fedsarsa.experiments.grid import Cell
 from fedsarsa.experiments.sweep import MARK, Report, Sweep, silent
 from fedsarsa.federation.history import History
-from fedsarsa.federation.training import Interrupted, held_interrupt
 
 LOOK = 0.5  # seconds between two looks at Ctrl-C
 

@@ -13,12 +13,12 @@ from typing import Any, Protocol, TypeVar
 
 import xarray as xr
 
+from fedsarsa._interrupts import Interrupted, held_interrupt
 from fedsarsa.experiments import store
 from fedsarsa.experiments.grid import Cell, Grid, label
 from fedsarsa.experiments.store import Store
 from fedsarsa.federation.engines.compiled import available_cores
 from fedsarsa.federation.history import History
-from fedsarsa.federation.training import Interrupted, held_interrupt
 
 MARK = "cell"  # the attribute of a history that says which cell it is of
 

@@ -1,17 +1,13 @@
 """The training loop: stretches of steps by an engine, with records, progress and checkpoints between."""
 
-import signal
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache, partial
 from pathlib import Path
-from types import FrameType
 
 import numpy as np
 
 from fedsarsa._checks import Floats
+from fedsarsa._interrupts import Interrupted, held_interrupt
 from fedsarsa.federation import checkpoint, engines
 from fedsarsa.federation.problem import Problem, State, Synchronisations, first_state
 from fedsarsa.federation.progress import Progress, reporting
@@ -21,10 +17,6 @@ STRETCH_SECONDS = 0.25  # between two looks at progress, interrupts and checkpoi
 FIRST_STRETCH = 100_000  # agent-steps of compiled worlds, before it is known how long they take
 FIRST_STEPS = 1  # of environments, which may take seconds each
 STRETCH_NUMBERS = 4_000_000  # numbers a stretch may hold: 32 MB
-
-
-class Interrupted(KeyboardInterrupt):
-    """Ctrl-C, taken between two stretches; what was done is in the checkpoint, if there is one."""
 
 
 def train(
@@ -101,31 +93,3 @@ def _note(
     records.central[:, known - central.shape[1] : known] = central
     records.drift[:, known - drift.shape[1] : known] = drift
     return known
-
-
-_outermost: threading.Event | None = None
-
-
-@contextmanager
-def held_interrupt() -> Iterator[threading.Event]:
-    """Ctrl-C sets the event instead of breaking a stretch in two; a second one is not held.
-
-    Trainings inside such a block, also those in other threads, share its event and end together.
-    """
-    global _outermost
-    if _outermost is not None or threading.current_thread() is not threading.main_thread():
-        yield _outermost or threading.Event()
-        return
-    pressed = _outermost = threading.Event()
-    before = signal.getsignal(signal.SIGINT)
-
-    def note(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
-        pressed.set()
-        signal.signal(signal.SIGINT, before)
-
-    signal.signal(signal.SIGINT, note)
-    try:
-        yield pressed
-    finally:
-        signal.signal(signal.SIGINT, before)
-        _outermost = None
