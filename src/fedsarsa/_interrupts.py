@@ -8,7 +8,7 @@ from types import FrameType
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C, taken between two stretches; what was done is in the checkpoint, if there is one."""
+    """Ctrl-C, taken at a good moment; what was done is in the checkpoint, or stored, where there is one."""
 
 
 _outermost: threading.Event | None = None
@@ -16,7 +16,7 @@ _outermost: threading.Event | None = None
 
 @contextmanager
 def held_interrupt() -> Iterator[threading.Event]:
-    """Ctrl-C sets the event instead of breaking a stretch in two; a second one is not held.
+    """Ctrl-C sets the event instead of breaking what is done here in two; a second one is not held.
 
     Trainings inside such a block, also those in other threads, share its event and end together.
     """

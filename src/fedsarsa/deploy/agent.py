@@ -136,12 +136,13 @@ class Agent:
 
     def _load(self) -> None:
         about, arrays = files.load(self.path, KIND)
-        now = {"number": self.number} | self.terms
-        for name, given in ({"number": about["number"]} | about["terms"]).items():
-            if given != now.get(name):
+        own = {"number": self.number} | self.terms
+        given = {"number": about["number"]} | about["terms"]
+        for name in own | given:
+            if own.get(name) != given.get(name):
                 raise ValueError(
-                    f"{self.path}: expected the state of an agent whose {name} is {now.get(name)}, got that "
-                    f"of one whose {name} is {given}; choose another directory, or remove it"
+                    f"{self.path}: expected the state of an agent whose {name} is {own.get(name)}, got that "
+                    f"of one whose {name} is {given.get(name)}; choose another directory, or remove it"
                 )
         self.federation, self.round = about["federation"], about["round"]
         self.asked, self.answer = arrays["asked"], arrays["answer"]
