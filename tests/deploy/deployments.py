@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import threading
@@ -51,6 +52,14 @@ def short_home():
     made = Path("/tmp") / f"fedsarsa-test-{os.getpid()}-{time.monotonic_ns()}"
     yield files.private_directory(made)
     shutil.rmtree(made)
+
+
+@contextmanager
+def deaf_port():
+    """A port on loopback that is taken, and where nobody listens."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield taken.getsockname()[1]
 
 
 def left_running(home):

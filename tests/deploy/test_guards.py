@@ -18,7 +18,7 @@ from types import SimpleNamespace
 import pytest
 
 from fedsarsa.deploy import app, control, guards
-from fedsarsa.deploy.addresses import free_port
+from tests.deploy.deployments import deaf_port
 
 SECRET = "0123456789abcdef"
 
@@ -341,7 +341,7 @@ def answering(status):
 
 def test_orders_that_fail_are_one_sentence():
     silent = pytest.raises(RuntimeError, match=r"the SuperLink does not answer to ListNodes: .*refused")
-    with control.orders(f"127.0.0.1:{free_port()}", None, SECRET) as orders, silent:
+    with deaf_port() as deaf, control.orders(f"127.0.0.1:{deaf}", None, SECRET) as orders, silent:
         orders.admit({})
     refusing = pytest.raises(RuntimeError, match="the SuperLink refuses StartRun: 503 for some reason")
     with answering(503) as port, control.orders(f"127.0.0.1:{port}", None, SECRET) as orders, refusing:

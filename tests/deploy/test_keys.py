@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 from fedsarsa.cli import app as command
 from fedsarsa.deploy import addresses, files, keys, node, server
 from fedsarsa.deploy.addresses import check_free, free_port
+from tests.deploy.deployments import deaf_port
 from tests.deploy.federations import CONFIG
 
 
@@ -289,8 +290,11 @@ def test_superlinks_that_cannot_be_trusted_or_reached(home, tls, tmp_path):
         addresses.check_reachable("127.0.0.1", tls, other / "ca.crt")
     with pytest.raises(ValueError, match="wants TLS and a node key, got --insecure"):
         addresses.check_reachable("127.0.0.1", tls, None)
-    with pytest.raises(ValueError, match=r"superlink: 127.0.0.1:\d+ cannot be reached: Connection refused"):
-        addresses.check_reachable("127.0.0.1", free_port(), home / "ca.crt")
+    refused = pytest.raises(
+        ValueError, match=r"superlink: 127.0.0.1:\d+ cannot be reached: Connection refused"
+    )
+    with deaf_port() as deaf, refused:
+        addresses.check_reachable("127.0.0.1", deaf, home / "ca.crt")
     with pytest.raises(ValueError, match=r"superlink: no.such.host.invalid:1 cannot be reached"):
         addresses.check_reachable("no.such.host.invalid", 1, None)
 
