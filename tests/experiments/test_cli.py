@@ -167,12 +167,8 @@ def test_a_second_process_starts_without_compiling():
     program = "import fedsarsa as fs; fs.FedSARSA().train(fs.paper.fleet(2), steps=20, runs=1)"
 
     def compiles():
-        return (
-            "compiling"
-            in subprocess.run(
-                [sys.executable, "-c", program], check=True, capture_output=True, text=True
-            ).stderr
-        )
+        done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+        return "compiling" in done.stderr
 
     compiles()
     assert not all(compiles() for _ in range(3))
