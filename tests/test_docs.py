@@ -86,6 +86,7 @@ def site(tmp_path_factory):
     return folder
 
 
+@pytest.mark.xdist_group("site")
 def test_pages_are_whole_and_load_nothing_from_elsewhere(site):
     for page in site.rglob("*.html"):
         text = page.read_text(encoding="utf-8")
@@ -100,6 +101,7 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shuti
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed: the documentation was not opened")
+@pytest.mark.xdist_group("site")
 def test_site_is_read_and_searched_from_disk(site):
     from playwright.sync_api import sync_playwright
 

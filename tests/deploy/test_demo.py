@@ -17,7 +17,11 @@ from fedsarsa.deploy.processes import Processes
 from tests.deploy.deployments import FEDSARSA, PATIENCE, Onlooker, left_running, run, short_home
 from tests.deploy.federations import reference
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(1500)]
+pytestmark = [
+    pytest.mark.processes,
+    pytest.mark.timeout(1500),
+    pytest.mark.xdist_group("demo"),  # they share one
+]
 
 
 @pytest.fixture(scope="module")

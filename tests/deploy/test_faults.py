@@ -2,6 +2,7 @@
 
 import os
 import re
+import resource
 import shutil
 import signal
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 from fedsarsa.deploy import files, keys, ledger
-from tests.deploy.deployments import PATIENCE, Deployment, left_running, run
+from tests.deploy.deployments import PATIENCE, Deployment, left_running, run, short_home
 from tests.deploy.federations import with_participation
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(1500)]
@@ -23,8 +24,14 @@ if "supernode" in sys.orig_argv:
 """
 
 
-def test_faults_in_the_middle_of_a_run_change_nothing_but_the_time(short_path):
-    made = Deployment(short_path, rounds=8, deadline=30.0)
+@pytest.fixture
+def home():
+    with short_home() as made:
+        yield made
+
+
+def test_faults_in_the_middle_of_a_run_change_nothing_but_the_time(home):
+    made = Deployment(home, rounds=8, deadline=30.0)
     with made.processes:
         for number in range(2):
             made.start_agent(number)
@@ -34,7 +41,7 @@ def test_faults_in_the_middle_of_a_run_change_nothing_but_the_time(short_path):
         made.hear("server", "SuperLink listens")
 
         # No TLS, or a key that nobody registered: refused, in one sentence.
-        stranger = files.private_directory(short_path / "stranger")
+        stranger = files.private_directory(home / "stranger")
         keys.make_node(stranger)
         shutil.copy(made.server / "ca.crt", stranger)
         joining = ("deploy", "node", "--superlink", made.address, "--home", stranger)
@@ -93,7 +100,7 @@ def test_faults_in_the_middle_of_a_run_change_nothing_but_the_time(short_path):
         assert "the SuperLink ended with code -9" in made.processes.last_words("server")
         server = made.start_server()
         assert server.wait(PATIENCE) == 0, made.tell()
-    assert left_running(short_path) == []
+    assert left_running(home) == []
 
     lines = [line for line in ledger.read(made.server) if line["round"]]
     assert [line["agents"] for line in lines] == [[0, 1]] * 8
@@ -113,3 +120,50 @@ def test_faults_in_the_middle_of_a_run_change_nothing_but_the_time(short_path):
         assert told or line["missing"] or line["asked"] < 3, line
         heard |= {lie} if told else set()
     assert heard == set(lies), lines
+
+
+def test_a_run_goes_on_without_a_killed_supernode_and_after_a_full_disk(home):
+    made = Deployment(home, rounds=5, deadline=20.0)
+    with made.processes:
+        for number in range(3):
+            made.start_agent(number)
+        for number in range(3):
+            made.hear(f"agent{number}", "listens on")
+        server = made.start_server()
+        made.hear("server", "SuperLink listens")
+        for number in range(3):
+            made.start_node(number)
+
+        # A SuperNode is killed and does not come back: rounds end at their deadline without it.
+        made.wait(lambda: any(2 in line.get("agents", ()) for line in ledger.read(made.server)))
+        os.kill(made.part("guards supernode", str(made.homes[2])), signal.SIGKILL)
+        assert made.processes.started["node2"].wait(PATIENCE) == 2
+        heard = made.rounds()
+        made.wait(lambda: made.rounds() > heard)
+
+        # The server app may write no more than it has: its disk is full in the middle of a line.
+        app = int((made.server / "server.lock").read_text())
+        room = (made.server / "rounds.jsonl").stat().st_size + 50
+        resource.prlimit(app, resource.RLIMIT_FSIZE, (room, room))
+        assert server.wait(PATIENCE) == 2, made.tell()
+        said = made.processes.last_words("server")
+        assert "could not be written (File too large); the checkpoint before it is intact" in said
+        done = made.rounds()
+
+        # Its key is taken back: the server goes on with those it knows, and the node is not let in again.
+        (made.server / "nodes" / "2.pub").unlink()
+        server = made.start_server()
+        made.hear("server", "there is no 2.pub; agents without a key cannot join")
+        made.hear("server", "SuperLink listens")
+        made.start_node(2)
+        assert made.processes.started["node2"].wait(PATIENCE) == 2
+        assert "its key is not registered there" in made.processes.last_words("node2")
+        assert server.wait(PATIENCE) == 0, made.tell()
+    assert left_running(home) == []
+
+    present = [line["agents"] for line in ledger.read(made.server) if line["round"]]
+    assert len(present) == 5
+    assert present[done:] == [[0, 1]] * (5 - done)
+    expected = with_participation(made.settings, present)
+    seen = ledger.central(made.server, made.settings.dim)
+    np.testing.assert_allclose(seen, expected, rtol=0, atol=1e-12)

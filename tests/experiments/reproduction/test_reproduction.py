@@ -15,12 +15,14 @@ from fedsarsa.experiments.reproduction.settings import FULL, QUICK
 from fedsarsa.experiments.statistics import mean_and_margin
 from tests.experiments.test_cli import command
 
+# One process makes the reproduction that all tests of this file look at.
+pytestmark = pytest.mark.xdist_group("reproduction")
+
 PAPER = ("sarsa", "sarsa-ee-p", "sarsa-ee-r", "sarsa-np", "sarsa-nr", "td", "ql")
 
 
 @pytest.fixture(scope="module")
 def out(tmp_path_factory):
-    """The reproduction that all tests of this file look at."""
     folder = tmp_path_factory.mktemp("reproduction")
     done = command("reproduce", "--quick", "--out", folder, timeout=600)
     assert done.returncode == 0, done.stderr
