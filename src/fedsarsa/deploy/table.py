@@ -24,7 +24,7 @@ def rounds(
     """
     measure = "moved" if errors is None else "error"
     caption = None if news is None else Text(news)
-    table = Table("round", "agents", measure, "KB", "seconds", "left out", caption=caption)
+    table = Table("round", "agents", measure, "KB sent", "seconds", "left out", caption=caption)
     for column in table.columns[:5]:
         column.justify = "right"
     private = any("epsilon" in line for line in lines)
@@ -41,7 +41,7 @@ def rounds(
             str(number),
             f"{len(line['agents'])} of {agents}",
             f"{value:.4g}",
-            f"{(line['bytes_sent'] + line['bytes_received']) / 1000:.1f}",
+            f"{line['bytes_sent'] / 1000:.1f}",
             f"{line['seconds']:.1f}",
             "; ".join(out),
             *([f"{line['epsilon']:.3g}"] if private else []),
