@@ -241,11 +241,17 @@ def plan(
 @app.command()
 def bench(
     quick: Annotated[bool, typer.Option(help="A tenth of the work, for a first look.")] = False,
+    part: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="foundation, theory, predictions, control, reproduction or deploy; all unless given."
+        ),
+    ] = None,
 ) -> None:
-    """Measure speed and memory beside a plain NumPy loop, in one run."""
+    """Measure speed and memory beside a plain NumPy loop, and how far predictions hold, in one run."""
     from fedsarsa_benchmarks.report import report
 
-    report(console, quick)
+    report(console, quick, part or ())
 
 
 def main() -> None:

@@ -2,6 +2,7 @@ import itertools
 
 import numpy as np
 import pytest
+import scipy.optimize
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -9,6 +10,7 @@ import fedsarsa as fs
 from fedsarsa.theory import federated_point, fixed_point
 from fedsarsa.theory import fixed_points as module
 from fedsarsa.theory.operators import operators
+from fedsarsa.theory.roots import end_of_flow, growth
 from tests.theory.random_fleets import random_features, random_fleet, settings_of_theory
 
 
@@ -116,6 +118,7 @@ def cold(seed):
     return mdp, features, fs.Softmax(10.0 ** rng.uniform(-2, -0.5))
 
 
+@pytest.mark.filterwarnings("ignore:temperature:UserWarning", "ignore:the fixed point repels:UserWarning")
 def test_cold_policies_need_every_method(monkeypatch):
     succeeded = set()
 
@@ -206,6 +209,7 @@ def test_weights_are_checked():
         federated_point(fleet, fs.OneHot(), fs.Softmax(1.0), [0.2, 0.3])
 
 
+@pytest.mark.filterwarnings("ignore:temperature:UserWarning", "ignore:the fixed point repels:UserWarning")
 @settings(max_examples=200, deadline=None)
 @given(settings_of_theory(policies=("softmax", "fixed", "one action")))
 def test_residuals_in_extreme_worlds(drawn):
@@ -226,3 +230,59 @@ def test_rewards_only_set_the_unit(seed, unit):
     theta = fixed_point(fleet[0], features, fs.Softmax(5.0))
     again = fixed_point(scaled, features, fs.Softmax(5.0 * unit))
     np.testing.assert_allclose(again / unit, theta, rtol=1e-5, atol=1e-5 * np.abs(theta).max())
+
+
+def two_states(table, transition, reward):
+    return fs.FiniteMDP(transition, reward, 0.5), fs.TabularFeatures(np.array(table), normalise=True)
+
+
+def test_roots_that_attract_are_preferred(monkeypatch):
+    """A world with three roots: plain solutions from the middle one stay there, training leaves it."""
+    mdp, features = two_states(
+        [[[1.6, 0.0], [-2.6, -0.2]], [[-0.7, -0.4], [-0.3, 1.9]]],
+        [[[0.2, 0.8], [0.3, 0.7]], [[0.3, 0.7], [0.6, 0.4]]],
+        [[0.75, 2.25], [-0.75, 1.25]],
+    )
+    policy = fs.Softmax(1.0)
+    attracting = fixed_point(mdp, features, policy)
+    field = module._Search([mdp], np.ones(1), features.on(2, 2), policy).field
+    other = end_of_flow(field, np.array([2.3, 3.1]), 1e-10)
+    assert np.linalg.norm(other - attracting) > 1
+    # Between two roots that attract there is one that repels, on the boundary of their basins.
+    low, high = attracting, other
+    for _ in range(60):
+        middle = (low + high) / 2
+        near = np.linalg.norm(end_of_flow(field, middle, 1e-10) - attracting) < 1e-6
+        low, high = (middle, high) if near else (low, middle)
+    repelling = scipy.optimize.root(lambda x: field(x)[0], middle, jac=lambda x: field(x)[1]).x
+    assert growth(field(repelling)[1]) > 0
+
+    def start_there(self):
+        self.at(repelling)
+        return True
+
+    monkeypatch.setattr(module._Search, "plain", start_there)
+    found = fixed_point(mdp, features, policy)
+    assert growth(field(found)[1]) == 0
+    assert min(np.linalg.norm(found - one) for one in (attracting, other)) < 1e-8
+    monkeypatch.setattr(module, "end_of_flow", lambda *_: None)
+    with pytest.warns(
+        UserWarning, match=r"the fixed point repels: small deviations grow at a rate of 0\.\d+"
+    ):
+        np.testing.assert_allclose(fixed_point(mdp, features, policy), repelling)
+
+
+@pytest.mark.parametrize(("gap", "digits"), [(1e-11, 4), (1e-13, 2)])
+def test_discounts_next_to_one_say_how_many_digits_are_right(gap, digits):
+    rng = np.random.default_rng(0)
+    mdp = fs.FiniteMDP(rng.dirichlet(np.ones(4), size=(2, 4)), rng.random((4, 2)), 1 - gap)
+    with pytest.warns(UserWarning, match=f"of 1: about {digits} digits"):
+        fixed_point(mdp, fs.OneHot(), fs.FixedPolicy("uniform"))
+
+
+def test_temperatures_that_leave_actions_out_say_so():
+    rng = np.random.default_rng(0)
+    mdp = fs.FiniteMDP(rng.dirichlet(np.ones(4), size=(2, 4)), rng.random((4, 2)), 0.9)
+    fixed_point(mdp, fs.OneHot(), fs.Softmax(0.0015))  # the last temperature that is exact: no warning
+    with pytest.warns(UserWarning, match=r"temperature 0\.0005 is so low that \d+ state-action pairs"):
+        fixed_point(mdp, fs.OneHot(), fs.Softmax(0.0005))

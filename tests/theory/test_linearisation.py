@@ -83,16 +83,6 @@ def test_noise_of_a_spread_parameter(case):
     np.testing.assert_allclose(here.shaken(root @ root.T), added, atol=1e-9)
 
 
-def test_curvature(case):
-    here, pairs, theta = case
-    root = np.random.default_rng(1).normal(size=(len(theta), len(theta)))
-    step = 1e-3
-    bent = sum(
-        pairs.mean(theta + step * u) + pairs.mean(theta - step * u) - 2 * pairs.mean(theta) for u in root.T
-    )
-    np.testing.assert_allclose(here.curvature(root @ root.T), bent / step**2 / 2, atol=2e-5)
-
-
 @pytest.mark.parametrize(("weight", "period"), [(1.0, 1), (1.0, 7), (0.2, 1), (0.2, 5)])
 def test_memory(case, weight, period):
     here, pairs, theta = case
@@ -126,8 +116,19 @@ def test_relaxation_time_of_a_lazy_walk():
     assert poisson(walk).relaxation == pytest.approx(2 / (1 - np.cos(2 * np.pi / size)))
 
 
-def test_periodic_chains_are_not_slow():
-    assert poisson(np.array([[0.0, 1.0], [1.0, 0.0]])).relaxation == pytest.approx(0.5)
+def test_periodic_chains_never_relax():
+    assert poisson(np.array([[0.0, 1.0], [1.0, 0.0]])).relaxation == np.inf
+    assert poisson(np.array([[0.05, 0.95], [0.95, 0.05]])).relaxation == pytest.approx(10)
+
+
+def test_rotations_relax_by_the_modulus_of_their_eigenvalues():
+    rotation = 0.9 * np.roll(np.eye(3), 1, axis=1) + 0.1 / 3
+    assert poisson(rotation).relaxation == pytest.approx(10)
+
+
+def test_independent_states_and_a_single_one_relax_at_once():
+    assert poisson(np.full((4, 4), 0.25)).relaxation == pytest.approx(1)
+    assert poisson(np.ones((1, 1))).relaxation == 1
 
 
 @pytest.mark.parametrize("policy", [fs.Greedy(), fs.EpsilonGreedy(0.1)])

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fedsarsa import theory
+from fedsarsa._checks import Floats
 from fedsarsa.federation.fedsarsa import FedSARSA
 from fedsarsa.theory.bounds import Bounds
 from fedsarsa.theory.constants import Constants
@@ -65,6 +66,11 @@ def show(console: Console, fleet: Fleet, algo: FedSARSA, steps: int) -> None:
         return
     console.print(prediction_table(prediction))
     console.print(f"the error ends at {prediction.floor:.4g}, of which bias {prediction.bias:.4g}")
+    if len(prediction.other_roots):
+        here = _vector(prediction.federated_point)
+        console.print(f"the mean path from 0 leads to the attracting root {here}; others are", markup=False)
+        for root in prediction.other_roots:
+            console.print(f"  {_vector(root)}", markup=False)
     for note in prediction.warnings:
         console.print(f"warning: {note}", markup=False)
 
@@ -123,6 +129,10 @@ def prediction_table(prediction: Prediction) -> Table:
         mse, transient, variance = (_number(part) for part in parts)
         table.add_row(str(int(at["t"])), mse, transient, _number(prediction.bias), variance)
     return table
+
+
+def _vector(theta: Floats) -> str:
+    return np.array2string(theta, precision=4, threshold=6, separator=", ")
 
 
 def _number(value: float) -> str:

@@ -8,6 +8,7 @@ from fedsarsa.theory.evaluation import evaluate
 from fedsarsa.theory.fixed_points import federated_point, fixed_point
 from fedsarsa.theory.planning import plan
 from fedsarsa.theory.prediction import predict
+from fedsarsa.theory.round_limits import round_limit
 
 __all__ = [
     "bounds",
@@ -19,4 +20,5 @@ __all__ = [
     "improvement",
     "plan",
     "predict",
+    "round_limit",
 ]

@@ -61,11 +61,15 @@ class Classes:
             result[c, states, (states + action) % len(states)] += self.share[action, 0]
         return result
 
+    def probabilities(self, values: Floats) -> Floats:
+        """pi(c | s), (..., C, S), for ``values`` Q(s, c) of the same shape."""
+        each = np.swapaxes(values[..., self.of, :], -1, -2)  # (..., S, A)
+        pi = np.broadcast_to(self.policy.probabilities(each), each.shape)
+        return np.ascontiguousarray(np.swapaxes(pi @ self.member, -1, -2))
+
     def at(self, theta: Floats) -> "Point":
         """Policy and values at a parameter, the same in every world."""
-        actions, states = self.share.shape
-        pi = np.broadcast_to(self.policy.probabilities(self.features.values(theta)), (states, actions))
-        return Point(self.phi, theta, np.ascontiguousarray((pi @ self.member).T), self.slope)
+        return Point(self.phi, theta, self.probabilities(self.phi @ theta), self.slope)
 
 
 def classes(features: FeatureMap, policy: Policy, states: int, actions: int) -> Classes:

@@ -1,5 +1,6 @@
 """The course of a federation, or of agents apart: from a training problem to mean and variance over time."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -9,21 +10,17 @@ from fedsarsa._checks import Floats
 from fedsarsa.federation.fedsarsa import FedSARSA
 from fedsarsa.federation.problem import Problem
 from fedsarsa.theory.action_classes import classes, dynamics
-from fedsarsa.theory.fixed_points import RESIDUAL, federated_point
-from fedsarsa.theory.linearisation import linearise
-from fedsarsa.theory.operators import UNVISITED
+from fedsarsa.theory.roots import MeanField
 from fedsarsa.theory.rounds import DivergenceError, Field, Members, members
-from fedsarsa.theory.trajectory import Goal, follow, settle, strides, width
-from fedsarsa.worlds.fleet import Fleet
+from fedsarsa.theory.trajectory import Goal, State, Stride, Track, follow, settle, strides, width
 
 # Work that a prediction may take: members of the fleet times d^3.
 WORK = 40 * 200**3
 # A schedule whose step size falls below this share of its first is taken to vanish.
 VANISHED = 1e-9
+# Where Q-values vary by fewer temperatures, averaging over that has never changed a curve by much.
+SHARP = 0.5
 LATE = 2**53
-# Newton steps towards the federated point, and the share of ||J|| below which an eigenvalue counts as zero.
-NEWTON = 8
-STILL = 1e-12
 
 
 def build_field(problem: Problem) -> Field:
@@ -38,7 +35,10 @@ def build_field(problem: Problem) -> Field:
             f"features must have at most {largest} parameters for a prediction with {len(who.world)} "
             f"different agents, got {problem.features.dim}: matrices of that size would take too long"
         )
-    return Field(kinds, [dynamics(world, kinds) for world in fleet.worlds], who, problem.sync_every or 1)
+    # Averaging one agent is the identity: without projections its K means nothing.
+    period = problem.sync_every if problem.sync_every and (agents > 1 or problem.radius) else 1
+    radius = problem.radius if problem.sync_every else None
+    return Field(kinds, [dynamics(world, kinds) for world in fleet.worlds], who, period, radius)
 
 
 def late_steps(problem: Problem) -> tuple[Floats, Floats]:
@@ -57,114 +57,140 @@ def pulls(problem: Problem) -> Floats:
     return np.asarray(pull / pull.sum())
 
 
-def destination(problem: Problem, algo: FedSARSA, field: Field, start: Floats) -> tuple[Goal, Floats]:
-    """Where a federation settles, and the federated point near it: the limit for small step sizes."""
+def mean_field(problem: Problem, field: Field, world: int | None = None) -> MeanField:
+    """The members' averaged semi-gradient, by server weight and late step size; or that of one world."""
     who = field.members
-    late, share = late_steps(problem)
-    alpha, pull = late[who.schedule], who.total * share[who.schedule]
-    root = _near_root(field, pull / pull.sum(), problem.fleet.reward_cap)
-    if root is None:
-        worlds = Fleet(problem.fleet.worlds[w] for w in who.world)
-        root = federated_point(worlds, algo.features, algo.policy, pull / pull.sum())
-    # Parameters that are never visited stay where they start.
-    point = field.classes.at(root)
-    gram = sum(linearise(field.worlds[w], point).gram for w in np.unique(who.world).tolist())
-    sizes, vectors = np.linalg.eigh(gram)
-    unseen = vectors[:, sizes <= UNVISITED * sizes[-1]]
-    root = root + unseen @ (unseen.T @ (start - root))
-    if not late.any():
-        return Goal(root, np.zeros((len(root), len(root))), None, alpha), root
-    return settle(field, root, alpha), root
-
-
-def _near_root(field: Field, pull: Floats, reward_cap: float) -> Floats | None:
-    """The federated point by a few Newton steps from 0, where they lead to a point that attracts.
-
-    Much faster than ``federated_point``, whose wider search serves where policies change abruptly.
-    """
-    theta = np.zeros(field.classes.phi.shape[2])
-    for _ in range(NEWTON):
-        point = field.classes.at(theta)
-        worlds = {w: linearise(field.worlds[w], point) for w in np.unique(field.members.world).tolist()}
-        here = [worlds[w] for w in field.members.world.tolist()]
-        g = sum(share * one.g for share, one in zip(pull, here, strict=True))
-        J = sum(share * one.J for share, one in zip(pull, here, strict=True))
-        if np.linalg.norm(g) <= RESIDUAL * min(1.0, reward_cap):
-            attracts = np.linalg.eigvals(J).real.max() <= STILL * np.linalg.norm(J)
-            return theta if attracts else None
-        # Least squares: directions that are never visited have no slope, and the step none of them.
-        theta = theta + np.linalg.lstsq(J, -g, rcond=None)[0]
-    return None
+    pull = np.bincount(who.world, who.total * late_steps(problem)[1][who.schedule], len(field.worlds))
+    if world is not None:
+        pull = np.eye(len(field.worlds))[world]
+    return MeanField(field.classes, field.worlds, pull / pull.sum())
 
 
 @dataclass(frozen=True, eq=False)
 class Course:
-    """Mean (n, d) and variance (n,) after some rounds of ``every`` steps, and where they end."""
+    """Mean (n, d) and variance (n,) after some steps, and where they end.
 
-    rounds: NDArray[np.int64]
-    every: int
+    Attributes
+    ----------
+    steps : (n,) int
+        Steps done; the first is 0.
+    covariance : (d, d)
+        Of the central parameter at the end.
+    point, root : (d,)
+        Where the mean settles; the attracting root next to it.
+    flow : MeanField or None
+        What the mean of small steps follows; None for agents apart.
+    remaining : float
+        The variance that remains.
+    sharpness, bend : float
+        Largest standard deviation of a Q-value in temperatures; largest relative change of the error by
+        averaging worlds over that noise, 0 below ``SHARP``.
+    projected : float
+        Largest probability of a projection in a round.
+    settled : bool
+        Whether mean and covariance come to rest.
+    """
+
+    steps: NDArray[np.int64]
     mean: Floats
     variance: Floats
     covariance: Floats
     point: Floats
     root: Floats
+    flow: MeanField | None
     remaining: float
     sharpness: float
+    bend: float
+    projected: float
+    settled: bool
 
 
-def course(problem: Problem, algo: FedSARSA, field: Field, start: Floats) -> Course:
+def course(problem: Problem, algo: FedSARSA, field: Field, start: Floats, target: Floats) -> Course:
     """The course of a federation, or of its agents apart where it never synchronises."""
     try:
-        return (_apart if problem.sync_every is None else _together)(problem, algo, field, start)
+        return (_apart if problem.sync_every is None else _together)(problem, field, start, target)
     except DivergenceError:
         raise ValueError(
-            f"step_size must be small enough for parameters to settle, got {algo.step_size!r}: their mean or "
-            f"variance grows without bound (for softmax, a higher temperature may help as well)"
+            f"step_size must be small enough for a prediction, got {algo.step_size!r}: the linearised "
+            "prediction diverges (for softmax, a higher temperature may help as well)"
         ) from None
 
 
-def _together(problem: Problem, algo: FedSARSA, field: Field, start: Floats) -> Course:
+def _together(problem: Problem, field: Field, start: Floats, target: Floats) -> Course:
     """The course of a federation."""
-    every = field.period
-    goal, root = destination(problem, algo, field, start)
-    way = strides(problem.schedules, field.members, problem.steps // every, every)
-    track = follow(field, start, way, goal)
-    remaining = width(goal.spread) ** 2
+    every, who = field.period, field.members
+    way = strides(problem.schedules, who, problem.steps // every, every)
+    track = follow(field, start, way, target)
+    late = late_steps(problem)[0]
+    flow = mean_field(problem, field)
+    goal = Goal(track.end, True)
+    if late.any():
+        goal = settle(field, track.end, track.node, late[who.schedule], target)
+    root = flow.root_from(goal.state.mean)
+    settled = goal.settled and root is not None
+    root = goal.state.mean if root is None else root
+    if not late.any():
+        goal = replace(goal, state=State(_inside(root, problem.radius), np.zeros_like(track.end.spread)))
     return Course(
-        track.round,
-        every,
+        track.round * every,
         track.mean,
         track.variance,
-        track.spread,
-        goal.theta,
+        track.end.spread,
+        goal.state.mean,
         root,
-        remaining,
+        flow,
+        width(goal.state.spread) ** 2,
         track.sharpness,
+        _bend(field, start, way, track, target) if track.sharpness > SHARP else 0.0,
+        track.projected,
+        settled,
     )
 
 
-def _apart(problem: Problem, algo: FedSARSA, field: Field, start: Floats) -> Course:
+def _bend(field: Field, start: Floats, way: Sequence[Stride], track: Track, target: Floats) -> float:
+    """Largest relative change of the error by averaging worlds over the noise."""
+    try:
+        other = follow(replace(field, averaged=False), start, way, target)
+    except DivergenceError:
+        return np.inf
+    rounds = np.intersect1d(track.round, other.round)
+    errors = [one.errors(target)[np.isin(one.round, rounds)] for one in (track, other)]
+    return float(
+        np.abs(
+            np.divide(errors[1], errors[0], out=np.ones_like(rounds, float), where=errors[0] > 0) - 1
+        ).max()
+    )
+
+
+def _inside(theta: Floats, radius: float | None) -> Floats:
+    return theta if radius is None else theta * min(1.0, radius / max(float(np.linalg.norm(theta)), 1e-300))
+
+
+def _apart(problem: Problem, field: Field, start: Floats, target: Floats) -> Course:
     """The course of the plain average of agents that never synchronise: only its start and its end."""
     who, one = field.members, np.ones(1)
     alone = [
         _together(
             problem,
-            algo,
             replace(field, members=Members(who.world[[j]], who.schedule[[j]], one, one, one)),
             start,
+            target,
         )
         for j in range(len(who.world))
     ]
     shares, squares = who.total, who.square
     covariance = np.tensordot(squares, [course.covariance for course in alone], 1)
     return Course(
-        rounds=np.array([0, 1]),
-        every=problem.steps,
+        steps=np.array([0, problem.steps]),
         mean=np.stack([start, shares @ [course.mean[-1] for course in alone]]),
         variance=np.array([0.0, np.trace(covariance)]),
         covariance=covariance,
         point=shares @ [course.point for course in alone],
         root=shares @ [course.root for course in alone],
+        flow=None,
         remaining=float(squares @ [course.remaining for course in alone]),
         sharpness=max(course.sharpness for course in alone),
+        bend=max(course.bend for course in alone),
+        projected=0.0,
+        settled=all(course.settled for course in alone),
     )

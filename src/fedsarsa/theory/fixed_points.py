@@ -1,5 +1,6 @@
 """Where SARSA tends to: solutions of the projected Bellman equation ``eq:bellman``."""
 
+import warnings
 from collections.abc import Sequence
 
 import numpy as np
@@ -13,11 +14,11 @@ from fedsarsa.learning import policies
 from fedsarsa.learning.features import FeatureMap, Features
 from fedsarsa.learning.policies import Policy, Softmax
 from fedsarsa.theory.operators import Operators, average, operators
+from fedsarsa.theory.roots import RESIDUAL, end_of_flow, growth
 from fedsarsa.theory.sensitivity import jacobian
 from fedsarsa.worlds.finite import FiniteMDP
 from fedsarsa.worlds.fleet import Fleet, as_fleet
 
-RESIDUAL = 1e-10
 # Semi-gradients are sums of terms as large as h(theta) = R + (1 + discount) ||theta||: below this share
 # of it a residual is rounding.
 ROUNDING = 1e-14
@@ -27,6 +28,9 @@ MEMORY = 8  # past iterates that Anderson acceleration combines
 HALVINGS = 30  # of a Newton step before it counts as failed
 RESTARTS = 20
 NEWTON_DIM = 1000  # the Jacobian of more parameters takes longer than it is worth
+NUDGE = 1e-3  # share of its size by which a parameter is moved away from a root that repels
+# Distance of the discount to 1, and probability of an action, below which rounding is told of.
+NEAR_ONE, RARE = 1e-10, 1e-300
 
 
 @single_threaded
@@ -35,7 +39,8 @@ def fixed_point(mdp: FiniteMDP, features: Features, policy: Policy) -> Floats:
 
     The expectation is over the two-step stationary distribution of the policy Gamma(theta_*) itself.
     Parameters that the policy never visits stay 0; ``operators(...).rank`` tells how many it visits.
-    Where there are several solutions this is one of them: the first that the iterations meet from 0.
+    Where there are several solutions this is one that attracts training, the first that the iterations from 0
+    meet; a warning says where only a repelling one was found, or where rounding leaves few digits.
 
     Raises
     ------
@@ -100,11 +105,11 @@ class _Search:
         if isinstance(self.policy, Softmax):  # the other policies are flat or jump: nothing to accelerate
             methods[f"{ANDERSON} steps of Anderson acceleration"] = self.anderson
             if self.features.dim <= NEWTON_DIM:
+                methods["the flow from 0"] = self.flow
                 methods[f"{NEWTON} Newton steps"] = self.newton
-        for method in methods.values():
-            if method():
-                return self.best
-        if self.restarts(method.__name__):
+        if any(method() for method in methods.values()) or self.restarts([*methods.values()][-1].__name__):
+            self.prefer_attracting()
+            self.tell_of_rounding()
             return self.best
         raise ValueError(
             f"no fixed point found for {self.policy!r}: {', then '.join(methods)}, the last also from "
@@ -164,18 +169,70 @@ class _Search:
                 theta = theta - share @ (np.diff(np.array(points), axis=0) + change)
         return False
 
+    def field(self, theta: Floats) -> tuple[Floats, Floats]:
+        """The mean semi-gradient (d,) and its Jacobian (d, d)."""
+        each = self.each(theta)
+        slopes = (
+            share * jacobian(world, self.features, self.policy, theta, here)
+            for world, share, here in zip(self.worlds, self.share, each, strict=True)
+        )
+        return average(each, self.share).semi_gradient(theta), np.sum(list(slopes), axis=0)
+
+    def prefer_attracting(self) -> None:
+        """Leave a root that repels for one that attracts; keep it, with a warning, where none is found."""
+        if not isinstance(self.policy, Softmax) or self.features.dim > NEWTON_DIM:
+            return
+        J = self.field(self.best)[1]
+        rate = growth(J)
+        if rate == 0:
+            return
+        rates, directions = np.linalg.eig(J)
+        away = directions[:, np.argmax(rates.real)].real
+        away *= NUDGE * (1 + np.linalg.norm(self.best)) / np.linalg.norm(away)
+        for start in (np.zeros_like(self.best), self.best + away, self.best - away):
+            root = end_of_flow(self.field, start, self.tolerance)
+            if root is not None and growth(self.field(root)[1]) == 0:
+                self.best = root
+                return
+        warnings.warn(
+            f"the fixed point repels: small deviations grow at a rate of {rate:.3g} per unit of step size, "
+            "so training leaves it; no fixed point that attracts was found",
+            stacklevel=5,
+        )
+
+    def tell_of_rounding(self) -> None:
+        """Warn where rounding leaves few digits of the fixed point."""
+        gap = 1 - max(world.discount for world in self.worlds)
+        if gap < NEAR_ONE:
+            digits = max(0, int(np.log10(gap / np.finfo(float).eps))) if gap > 0 else 0
+            warnings.warn(
+                f"discount is within {gap:.2g} of 1: about {digits} digits of the fixed point are right",
+                stacklevel=5,
+            )
+        if not isinstance(self.policy, Softmax):
+            return
+        rare = int((self.policy.probabilities(self.features.values(self.best)) < RARE).sum())
+        if rare:
+            warnings.warn(
+                f"temperature {self.policy.temperature:g} is so low that {rare} state-action pairs have a "
+                f"probability below {RARE:g}: parameters of theirs alone are not known",
+                stacklevel=5,
+            )
+
+    def flow(self) -> bool:
+        """The way that training takes from 0, without noise."""
+        root = end_of_flow(self.field, np.zeros_like(self.best), self.tolerance)
+        if root is not None:
+            self.at(root)
+        return self.done
+
     def newton(self) -> bool:
         """Newton's method from the best parameter so far, with shorter steps where full ones do not help."""
         for _ in range(NEWTON):
             theta, before = self.best, self.residual
-            each = self.each(theta)
-            slopes = (
-                share * jacobian(world, self.features, self.policy, theta, here)
-                for world, share, here in zip(self.worlds, self.share, each, strict=True)
-            )
-            gradient = average(each, self.share).semi_gradient(theta)
+            gradient, slope = self.field(theta)
             # Least squares: directions that are never visited have no slope, and the step none of them.
-            step = np.linalg.lstsq(np.sum(list(slopes), axis=0), -gradient, rcond=None)[0]
+            step = np.linalg.lstsq(slope, -gradient, rcond=None)[0]
             for halvings in range(HALVINGS):
                 self.at(theta + step / 2**halvings)
                 if self.residual < before:

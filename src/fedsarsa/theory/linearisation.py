@@ -5,8 +5,8 @@ parameter. What decides its error, beside the mean-path semi-gradient, are
 
 - the Jacobian J of g-bar, in which policy and stationary distribution move with the parameter;
 - the long-run covariance Sigma = C_0 + sum_k (C_k + C_k') of the semi-gradient noise, lags included;
-- and, one order in the step size higher, the *memory* (the parameter and the pair it was just updated
-  from are correlated) and the *curvature* (g-bar is not linear, and the parameter is spread).
+- and, one order in the step size higher, the *memory*: the parameter and the pair it was just updated from
+  are correlated. (Of that order is the bending of g-bar over the parameter's spread, too: see ``averages``.)
 
 All of them follow from the Poisson equation U - P_pi U = h - g-bar on *states*, h(s) = E[g | s]: pairs are
 reached through U alone, and no (S A) x (S A) matrix is built.
@@ -46,9 +46,11 @@ class Poisson:
 
     @property
     def relaxation(self) -> float:
-        """Relaxation time, max of 1 / |1 - lambda| over the eigenvalues but the one at 1; in steps."""
-        distance = np.sort(np.abs(1 - np.linalg.eigvals(self.chain)))
-        return float(1 / distance[1]) if len(distance) > 1 else 1.0
+        """Relaxation time, max of 1 / (1 - |lambda|) over the eigenvalues but the one at 1; in steps."""
+        eigenvalues = np.linalg.eigvals(self.chain)
+        others = np.delete(eigenvalues, np.argmin(np.abs(1 - eigenvalues)))
+        gap = 1 - np.abs(others).max(initial=0.0)
+        return float(1 / gap) if gap > 0 else np.inf
 
     @property
     def remembered(self) -> float:
@@ -196,31 +198,6 @@ class Linearisation:
         turned = (point.dpi * after).sum(axis=2)
         drift: Floats = np.tensordot(held, point.phi, 2) + np.tensordot(turned, self.onward, 2)
         return drift
-
-    def curvature(self, spread: Floats) -> Floats:
-        """Half the second derivative of g-bar along a parameter's covariance ``spread`` (d, d), (d,)."""
-        point, world, eta = self.point, self.world, self.states.eta
-        if point.slope == 0:
-            return np.zeros_like(self.g)
-        values, vectors = np.linalg.eigh(spread)
-        root = vectors * np.sqrt(np.maximum(values, 0.0))  # directions k
-        along = np.moveaxis(point.phi @ root, 2, 0)  # (k, C, S)
-        centred = point.slope * (along - (point.pi * along).sum(axis=1, keepdims=True))
-        first = point.pi * centred
-        second = (first * centred).sum(axis=0)
-        second -= point.pi * second.sum(axis=0)  # the second derivatives of pi, summed over k
-        derror = np.moveaxis(self.derror @ root, 2, 0)
-        d2value = (second * point.q).sum(axis=0) + 2 * (first * along).sum(axis=(0, 1))
-        d2error = world.discount * (world.kernel @ d2value)
-        # E[g | s] bends through the policy and the TD error, ...
-        bent = second * self.error + 2 * (first * derror).sum(axis=0) + point.pi * d2error
-        tilted = first * self.error + point.pi * derror
-        moved = (tilted.transpose(2, 0, 1) @ point.phi.transpose(1, 0, 2)).transpose(1, 0, 2)  # (k, S, d)
-        # ... and the chain moves its stationary law: d eta = eta dP Z, d2 eta = (2 d eta dP + eta d2P) Z.
-        deta = self.states.visits(np.tensordot(eta * first, world.kernel, 2).T).T
-        total = eta @ per_state(bent, point.phi) + 2 * np.tensordot(deta, moved, 2)
-        total += np.tensordot(eta * second + 2 * (deta[:, None] * first).sum(axis=0), self.ahead, 2)
-        return np.asarray(total / 2)
 
 
 def linearise(world: Dynamics, point: Point) -> Linearisation:

@@ -1,8 +1,9 @@
 """What to train with: N, K and step size for a target error, and whether federating helps each agent."""
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -20,7 +21,10 @@ MOST_STEPS = 1_000_000
 PERIODS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 STEP_SIZES = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
 SLACK = 0.1
-TRIES = 8  # settings, best first, that are predicted in full before giving up
+TRIES = 8  # settings, best first, that are predicted in full before slower ones are looked at
+MOST_TRIES = 24  # settings that are predicted in full at all
+LATER = 4  # how many times as many steps as to first order a setting is given
+MARGIN = 0.05  # share by which the predicted error should be below the target, as predictions are not exact
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +39,8 @@ class Plan:
         Steps T per agent, synchronisations, and parameters sent by all agents together.
     error : float
         The predicted error after ``steps``, at most ``target``.
+    warnings : tuple of str
+        Why the prediction of this setting may be off; empty when all is well.
     choices : xarray.Dataset over ``agents`` and ``step_size``
         ``steps`` until the target (inf: never) and ``least_error`` within the steps allowed, when agents
         synchronise at every step; ``bias`` by ``agents``, below which no step size leads.
@@ -51,6 +57,7 @@ class Plan:
     step_size: float
     steps: int
     error: float
+    warnings: tuple[str, ...]
     choices: xr.Dataset
     verdicts: xr.Dataset
 
@@ -90,6 +97,7 @@ class Plan:
         for row in self.verdicts.to_dataframe().itertuples():
             words = _verdict(row, self.steps)
             lines.append(f"  {row.Index:<5d} {row.federated:11.4g} {row.alone:11.4g}   {words}")
+        lines += [f"\n  warning: {note}" for note in self.warnings]
         return "\n".join(lines)
 
 
@@ -109,7 +117,8 @@ def plan(
     """The N, K and step size that reach a target error: smallest T first, then least communication.
 
     Among the settings whose T is within ``slack`` of the smallest, the one with the fewest uploads N T / K is
-    taken. Settings are compared to first order; T and the error of the answer are those of `predict`.
+    taken. Settings are compared to first order; T and the error of the answer are those of `predict`, with
+    its warnings. Settings whose prediction has none are preferred.
 
     Parameters
     ----------
@@ -125,7 +134,7 @@ def plan(
         Values of N to consider, the first agents of the fleet: 1, 2, 5, 10, ... and all of them unless given.
     periods, step_sizes : sequences, optional
         Values of K and of the step size to consider. Step sizes at which predictions would warn of slow
-        chains are left out unless they are given.
+        chains or large steps are left out unless they are given.
 
     Raises
     ------
@@ -149,34 +158,118 @@ def plan(
         sizes = [alpha for alpha in STEP_SIZES if alpha <= largest] or [STEP_SIZES[0]]
     else:
         sizes = [_checks.positive("step_sizes", alpha) for alpha in _sequence("step_sizes", step_sizes)]
-    moorings = {n: at.moor(n) for n in counts}
+    moorings = _moorings(at, counts)
     table = choices(at, moorings, sizes, target, most_steps)
-    tried: set[tuple[int, int, float]] = set()
-    while True:
-        for agents_, period, alpha, steps in _settings(at, moorings, table, periods, target, slack, tried):
-            tried.add((agents_, period, alpha))
-            horizon = min(2 * steps, most_steps) // period * period
-            curve = predict(fleet[:agents_], at.setting(agents_, period, alpha), horizon, at.reference).mse
-            reached = np.flatnonzero(curve.values <= target)
-            if len(reached):
-                t, error = int(curve.t[reached[0]]), float(curve[reached[0]])
-                worth = verdicts(at, period, sizes, t, most_steps)
-                return Plan(target, agents_, period, alpha, t, error, table, worth)
-        # None of the fastest does in full what it promises to first order: look at slower ones.
-        if not (1 + slack) * float(table["steps"].min()) < most_steps:
+    search = _Search(at, target, most_steps)
+    while search.answer is None:
+        # Settings that reach the target fastest to first order; slower ones where none does in full.
+        settings = _settings(at, moorings, table, periods, target, slack, search.tried)
+        if not settings and not (1 + slack) * float(table["steps"].min()) < most_steps:
+            # To first order no other setting does: the way there may be longer or shorter than that.
+            settings = [(n, min(periods), alpha, 0) for n in moorings for alpha in sizes]
+            settings = [one for one in settings if one[:3] not in search.tried]
+            if not settings:
+                break
+        search.look_at(settings)
+        if search.sound or len(search.tried) >= MOST_TRIES:
             break
         slack = 2 * slack + 1
+    best = search.answer or search.fallback
+    if best is not None:
+        worth = verdicts(at, best.sync_every, sizes, best.steps, most_steps)
+        return Plan(target, *best, table, worth)
     least = table["least_error"].min("step_size").clip(max=before)
-    best = int(np.argmin(least.values))
-    if float(least[best]) <= target:
+    best_row = int(np.argmin(least.values))
+    if float(least[best_row]) <= target:
         raise ValueError(
             f"target must be further from the least error reachable: {target:g} is reached to first order, "
-            f"but by none of the {len(tried)} settings that were predicted in full"
+            f"but by none of the {len(search.tried)} settings that were predicted in full"
         )
     raise ValueError(
-        f"target must be at least {float(least[best]):.4g}, the smallest error reachable within {most_steps} "
-        f"steps (by {int(least.agents[best])} of the agents), got {target:g}"
+        f"target must be at least {float(least[best_row]):.4g}, the smallest error reachable within "
+        f"{most_steps} steps (by {int(least.agents[best_row])} of the agents), got {target:g}"
     )
+
+
+class _Setting(NamedTuple):
+    """A setting that reaches the target, by its prediction."""
+
+    agents: int
+    sync_every: int
+    step_size: float
+    steps: int
+    error: float
+    warnings: tuple[str, ...]
+
+
+class _Search:
+    """Settings predicted in full: the first that keeps its promise without a warning, or else the fastest."""
+
+    def __init__(self, at: Scene, target: float, most_steps: int) -> None:
+        self.at, self.target, self.most_steps = at, target, most_steps
+        self.tried: set[tuple[int, int, float]] = set()
+        self.answer: _Setting | None = None
+        self.fallback: _Setting | None = None
+
+    @property
+    def sound(self) -> bool:
+        """Whether a setting reaches the target without a warning, if later than to first order."""
+        return self.fallback is not None and not self.fallback.warnings
+
+    def look_at(self, settings: Sequence[tuple[int, int, float, int]]) -> None:
+        """Predict settings (N, K, step size, steps to first order) until one is the answer, a few at most."""
+        for agents, period, alpha, steps in settings[:TRIES]:
+            self.tried.add((agents, period, alpha))
+            found = self._predicted(
+                agents, period, alpha, min(LATER * steps or self.most_steps, self.most_steps)
+            )
+            if found is None:
+                continue
+            if not found.warnings and found.steps <= max(2 * steps, period):
+                self.answer = found
+                return
+            best = self.fallback
+            if best is None or (bool(found.warnings), found.steps) < (bool(best.warnings), best.steps):
+                self.fallback = found
+
+    def _predicted(self, agents: int, period: int, alpha: float, most_steps: int) -> _Setting | None:
+        """A setting and when it reaches the target; None where it does not, or has no prediction."""
+        at = self.at
+        steps, errors = at.curve(agents, period, alpha, most_steps // period * period)
+        goal = (1 - MARGIN) * self.target
+        goal = goal if (errors <= goal).any() else self.target
+        if not (errors <= goal).any():
+            return None
+        horizon = int(steps[np.argmax(errors <= goal)]) // -period * -period
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # they are the setting's own
+            try:
+                prediction = predict(
+                    at.fleet[:agents], at.setting(agents, period, alpha), horizon, at.reference
+                )
+            except ValueError:  # it diverges
+                return None
+        reached = np.flatnonzero(prediction.mse.values <= goal)
+        place = int(reached[0]) if len(reached) else len(prediction.mse) - 1
+        error = float(prediction.mse[place])
+        if error > self.target:
+            return None
+        return _Setting(agents, period, alpha, place * period, error, prediction.warnings)
+
+
+def _moorings(at: Scene, counts: Sequence[int]) -> dict[int, Mooring]:
+    """The federation of the first agents, for every number of them that has a federated point."""
+    found, failure = {}, None
+    for agents in counts:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # `predict` speaks of the setting that is chosen
+                found[agents] = at.moor(agents)
+        except ValueError as error:
+            failure = error
+    if failure is not None and not found:
+        raise failure
+    return found
 
 
 def _settings(

@@ -7,16 +7,17 @@ to second order in the step size. The order of the effects, for a step size alph
 
 - *transient*: the mean's way, K local steps composed exactly around each point of it;
 - *bias*: heterogeneity moves the federated point away from the reference. Within a round agents drift towards
-  their own fixed points, which moves it further (order alpha K), as do memory and curvature (order alpha);
+  their own fixed points, which moves it further (order alpha K), as do memory and noise (order alpha);
 - *variance*: order alpha / N, from the lagged covariances of the semi-gradient noise.
 """
 
 import warnings
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import xarray as xr
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.interpolate import PchipInterpolator
 
 from fedsarsa import _checks
@@ -28,18 +29,22 @@ from fedsarsa.theory.assumptions import require_smooth
 from fedsarsa.theory.courses import Course, build_field, course
 from fedsarsa.theory.fixed_points import fixed_point
 from fedsarsa.theory.linearisation import Linearisation, linearise
+from fedsarsa.theory.roots import MeanField
 from fedsarsa.theory.rounds import Field
 from fedsarsa.theory.stationary import recurrent_classes
 from fedsarsa.worlds.fleet import Fleet, as_fleet
 
-# Step size x steps that the chain remembers beyond which a prediction carries a warning: semi-gradients then
-# keep a slope of their own for so long that orders beyond the second count. Tests measure what it is worth.
+# Limits beyond which a prediction carries a warning. Tests and `fedsarsa bench` measure what they are worth.
+# Step size x steps that the chain remembers: semi-gradients then keep a slope of their own for so long that
+# orders beyond the second count.
 SLOW = 0.2
-# A policy beyond this many temperatures of noise has no prediction worth the name.
-HOPELESS = 10.0
-# Spread of Q-values in temperatures beyond which it carries another: the policy then varies with the noise by
-# more than the curvature of the mean-path semi-gradient can tell.
-SHARP = 0.15
+# Step size x squared norm of features x the variance's share of the error: the variance is of second order.
+LARGE, OVERSHOOTS = 0.1, 2.0
+# Relative change of the curve by averaging worlds over the noise, and standard deviation of a Q-value in
+# temperatures x the variance's share of the error: a Gaussian is then too simple.
+BENT, SKEWED = 0.15, 0.3
+# Probability of a projection in a round, and the variance's share: projected noise is no Gaussian.
+PROJECTED, VARIABLE = 0.01, 0.1
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,8 +70,11 @@ class Prediction:
         Largest step size times the steps that the slowest chain remembers, its relaxation time less 1
         (independent states are not slow); beyond ``SLOW`` there is a warning.
     sharpness : float
-        Largest standard deviation of a Q-value on the way, in units of the softmax temperature; beyond
-        ``SHARP`` there is a warning.
+        Largest standard deviation of a Q-value on the way, in units of the softmax temperature; times the
+        variance's share of the error, beyond ``SKEWED`` there is a warning.
+    bend : float
+        Largest relative change of the curve that averaging the policy over the noise makes, 0 where Q-values
+        vary by less than half a temperature; beyond ``BENT`` there is a warning.
     warnings : tuple of str
         Why the prediction may be off; empty when all is well.
     """
@@ -80,7 +88,20 @@ class Prediction:
     covariance: Floats
     slowness: float
     sharpness: float
+    bend: float
     warnings: tuple[str, ...]
+    flow: MeanField | None
+
+    @cached_property
+    def other_roots(self) -> Floats:
+        """Attracting roots beside ``federated_point``, (k, d); searched when first asked for.
+
+        The mean path takes the one at ``federated_point``; from other starts, or by noise, training may end
+        at these. None are known of agents that never synchronise, and of worlds too large for a search.
+        """
+        if self.flow is None:
+            return np.zeros((0, len(self.point)))
+        return self.flow.attracting_roots(self.federated_point)
 
     @property
     def mse(self) -> xr.DataArray:
@@ -98,7 +119,9 @@ class Prediction:
         return self.data["variance"]
 
     def __repr__(self) -> str:
-        noted = f", {len(self.warnings)} warnings" if self.warnings else ""
+        others = len(self.other_roots)
+        noted = f", {others} other attracting root{'s' * (others > 1)}" if others else ""
+        noted += f", {len(self.warnings)} warnings" if self.warnings else ""
         return (
             f"Prediction(t = 0 .. {int(self.data.t[-1])}, mse {float(self.mse[0]):.4g} -> "
             f"{float(self.mse[-1]):.4g}, floor {self.floor:.4g} with bias {self.bias:.4g}{noted})"
@@ -141,33 +164,38 @@ def predict(
     target = None if reference is None else vector("reference", reference, dim)
     require_smooth(algo.policy, fleet.actions)
     field = build_field(problem)
+    step = _step(problem, field)
+    if step >= OVERSHOOTS:
+        raise ValueError(
+            f"step_size must be small enough for a prediction, got {algo.step_size!r}: times the largest "
+            f"squared norm of features it is {step:.3g}; from {OVERSHOOTS:g} on updates overshoot ever more"
+        )
     target = fixed_point(fleet[0], algo.features, algo.policy) if target is None else target
-    way = course(problem, algo, field, start)
-    squared = _between(way, ((way.mean - target) ** 2).sum(axis=1))
-    variance = _between(way, way.variance)
+    way = course(problem, algo, field, start, target)
+    every = problem.sync_every or problem.steps
+    times = every * np.arange(problem.steps // every + 1)
+    squared = _between(way, times, ((way.mean - target) ** 2).sum(axis=1))
+    variance = _between(way, times, way.variance)
     bias = float(((way.point - target) ** 2).sum())
     curves = {"mse": squared + variance, "transient": squared - bias, "variance": variance}
-    if not way.sharpness < HOPELESS:
-        raise ValueError(
-            f"policy must change little with the noise for its error to be predicted, got {algo.policy!r}: "
-            f"Q-values would vary by {way.sharpness:.3g} temperatures; expected below {HOPELESS:g}"
-        )
+    data = xr.Dataset({name: ("t", curve) for name, curve in curves.items()}, coords={"t": times})
     settled = field.classes.at(way.point)
     worlds = {w: linearise(field.worlds[w], settled) for w in np.unique(field.members.world).tolist()}
     slowness = _slowness(problem, field, worlds)
+    variable = _largest_share(
+        [*data["variance"].values, way.remaining], [*data["mse"].values, bias + way.remaining]
+    )
     notes = [
-        *_limit_notes(slowness, way.sharpness),
+        *_limit_notes(slowness, step * variable, way.sharpness * variable, way.bend),
+        *_radius_note(problem.radius, way.projected, variable),
+        *_rest_note(way.settled),
         *_transient_note(worlds),
-        *_radius_note(problem.radius, way),
         *_redraw_note(algo),
     ]
     for note in notes:
         warnings.warn(note, stacklevel=3)
     return Prediction(
-        data=xr.Dataset(
-            {name: ("t", curve) for name, curve in curves.items()},
-            coords={"t": way.every * np.arange(way.rounds[-1] + 1)},
-        ),
+        data=data,
         reference=target,
         bias=bias,
         floor=bias + way.remaining,
@@ -176,15 +204,15 @@ def predict(
         covariance=way.covariance,
         slowness=slowness,
         sharpness=way.sharpness,
+        bend=way.bend,
         warnings=tuple(notes),
+        flow=way.flow,
     )
 
 
-def _between(way: Course, curve: Floats) -> Floats:
-    """A curve after every round, from its values after some of them."""
-    if len(way.rounds) == 1:
-        return curve
-    return np.asarray(PchipInterpolator(way.rounds, curve)(np.arange(way.rounds[-1] + 1)))
+def _between(way: Course, times: NDArray[np.int64], curve: Floats) -> Floats:
+    """A curve at ``times``, from its values after some steps."""
+    return np.asarray(PchipInterpolator(way.steps, curve)(times)) if len(way.steps) > 1 else curve
 
 
 def _slowness(problem: Problem, field: Field, worlds: dict[int, Linearisation]) -> float:
@@ -196,20 +224,45 @@ def _slowness(problem: Problem, field: Field, worlds: dict[int, Linearisation]) 
     return float(max(largest[s] * remembered[w] for w, s in pairs))
 
 
-def _limit_notes(slowness: float, sharpness: float) -> list[str]:
+def _largest_share(parts: list[float], totals: list[float]) -> float:
+    """The largest of parts / totals, nothing being no part of nothing."""
+    return max(part / total if total > 0 else 0.0 for part, total in zip(parts, totals, strict=True))
+
+
+def _step(problem: Problem, field: Field) -> float:
+    """Largest step size times the largest squared norm of features."""
+    times = np.arange(problem.steps)
+    largest = max(float(schedule.at(times).max()) for schedule in problem.schedules)
+    return largest * float((field.classes.phi**2).sum(axis=2).max())
+
+
+def _limit_notes(slowness: float, step: float, skew: float, bend: float) -> list[str]:
     """A sentence for every validity check whose limit is passed."""
+    off = "and the prediction may be off by more than 10%"
     checks = (
         (
             slowness,
             SLOW,
             "step size x steps that the chain remembers is",
-            "parameters move while the chain mixes, and the prediction may be off by more than 15%",
+            f"parameters move while the chain mixes, {off}",
         ),
         (
-            sharpness,
-            SHARP,
-            "the spread of Q-values in temperatures is expected to be",
-            "the policy varies with the noise, and the prediction may be off by more than 15%",
+            step,
+            LARGE,
+            "step size x squared features x the variance's share of the error is",
+            f"the variance is known to second order in the step size, {off}",
+        ),
+        (
+            skew,
+            SKEWED,
+            "temperatures by which Q-values vary x the variance's share of the error are",
+            f"parameters of a policy that varies with them are no Gaussian, {off}",
+        ),
+        (
+            bend,
+            BENT,
+            "the noise of the policy changes the curve by a factor of 1 +-",
+            f"it is averaged over a Gaussian, {off}",
         ),
     )
     return [f"{what} {v:.3g}, above {limit:g}: {so}" for v, limit, what, so in checks if v > limit]
@@ -239,13 +292,23 @@ def _redraw_note(algo: FedSARSA) -> list[str]:
     return [note]
 
 
-def _radius_note(radius: float | None, way: Course) -> list[str]:
-    largest = float(np.sqrt(((way.mean**2).sum(axis=1) + way.variance).max()))
-    if radius is None or largest <= radius:
+def _radius_note(radius: float | None, projected: float, variable: float) -> list[str]:
+    if radius is None or projected <= PROJECTED or variable <= VARIABLE:
         return []
     note = (
-        f"the central parameter is expected to reach a norm of {largest:.4g}, beyond the projection radius "
-        f"{radius:g}: the prediction ignores the projection"
+        f"the central parameter is projected on the ball of radius {radius:g} with a probability of up to "
+        f"{projected:.2g}, and noise makes up to {variable:.0%} of the error: projected noise is taken for a "
+        "Gaussian, and the prediction may be off by more than 10%"
+    )
+    return [note]
+
+
+def _rest_note(settled: bool) -> list[str]:
+    if settled:
+        return []
+    note = (
+        "where training ends was not found: the floor and the point are those of the last parameters that "
+        "were looked at, not of a root"
     )
     return [note]
 

@@ -6,27 +6,35 @@ Around a parameter theta_n an agent's local step is affine with noise,
 
 so K local steps and an average of independent agents give an affine map of the central mean and a Lyapunov
 recursion of its covariance. K local steps are composed exactly, which holds the client drift: agents that
-move towards their own fixed points within a round.
+move towards their own fixed points within a round. Where they move far, a round is cut into blocks, and every
+agent is linearised again at its own mean in each of them. A projection is linearised in the same way.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedsarsa._checks import Floats
 from fedsarsa.theory.action_classes import Classes, Dynamics
+from fedsarsa.theory.averages import average, projected
 from fedsarsa.theory.lags import lags
-from fedsarsa.theory.linearisation import linearise
+from fedsarsa.theory.linearisation import Linearisation, linearise
 
-# Spread of Q-values in temperatures below which the curvature of the mean path is left out: it takes a
-# third of the time, and moves a curve by less than half a percent. Tests measure that.
+# A world is averaged over the spread of its parameter where Q-values vary by more than this many
+# temperatures, or where multiplicative noise is more than this share of the noise. Else it is taken at the
+# mean, which is much faster in large worlds and moves a curve by less than half a percent; tests measure it.
 FLAT = 0.005
+FAINT = 0.03
+# Step size x local steps of the first block of a round; the second is as long, then each is twice the last.
+FIRST_BLOCK = 0.25
 
 
 class DivergenceError(ValueError):
-    """The mean dynamics leave every bounded set."""
+    """The prediction is not finite."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,12 +78,8 @@ class Affine:
 
     def then(self, other: "Affine") -> "Affine":
         """First this map, then the other."""
-        turned = np.swapaxes(other.M, -1, -2)
-        return Affine(
-            other.M @ self.M,
-            (other.M @ self.c[..., None])[..., 0] + other.c,
-            other.M @ self.Q @ turned + other.Q,
-        )
+        mean, spread = other.moved(self.c, self.Q)
+        return Affine(other.M @ self.M, mean, spread)
 
     @np.errstate(over="ignore", invalid="ignore")  # unstable maps grow without bound; their users look
     def power(self, count: int) -> "Affine":
@@ -90,97 +94,179 @@ class Affine:
                 return result
             square = square.then(square)
 
+    @np.errstate(over="ignore", invalid="ignore")
     def moved(self, mean: Floats, spread: Floats) -> tuple[Floats, Floats]:
         """Mean and covariance after the map."""
-        return self.M @ mean + self.c, self.M @ spread @ self.M.T + self.Q
+        turned = np.swapaxes(self.M, -1, -2)
+        return (self.M @ mean[..., None])[..., 0] + self.c, self.M @ spread @ turned + self.Q
 
 
-@dataclass(frozen=True, eq=False)
-class Node:
-    """Every member at one central mean and covariance.
+class Block(NamedTuple):
+    """Every member during some local steps, around its own mean.
 
     Attributes
     ----------
-    theta : (d,)
-        The central mean.
-    g, memory : (m, d)
-        Mean-path semi-gradient with curvature; memory per unit of step size.
+    theta, g, memory : (m, d)
+        Each member's mean; its mean-path semi-gradient; memory per unit of step size.
     J, noise : (m, d, d)
         Jacobian, and covariance of the noise with its lags at a parameter that is itself spread.
-    sharpness : float
-        Largest standard deviation of a Q-value in units of the softmax temperature; 0 for a fixed policy.
     """
 
+    steps: int
     theta: Floats
     g: Floats
     memory: Floats
     J: Floats
     noise: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """A federation at one central mean and covariance: the blocks of a round, and the projection after it.
+
+    Attributes
+    ----------
+    sharpness : float
+        Largest standard deviation of a Q-value in units of the softmax temperature; 0 for a fixed policy.
+    projected : float
+        Probability that the projection moves the parameter.
+    """
+
+    blocks: tuple[Block, ...]
     sharpness: float
+    projection: Affine | None = None
+    projected: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
 class Field:
-    """What moves the central parameter: worlds, members, and local steps per round."""
+    """What moves the central parameter: worlds, members, local steps per round, and the projection.
+
+    Attributes
+    ----------
+    noisy : bool
+        Whether steps have noise; without it agents take their mean-path semi-gradients.
+    averaged : bool
+        Whether worlds are averaged over the spread of a parameter where that counts, or taken at its mean.
+    """
 
     classes: Classes
     worlds: Sequence[Dynamics]
     members: Members
     period: int
+    radius: float | None = None
+    noisy: bool = True
+    averaged: bool = True
 
-    @np.errstate(over="ignore", invalid="ignore")
-    def node(self, theta: Floats, spread: Floats, alpha: Floats) -> Node:
-        """Every member at a central mean and covariance, for step sizes ``alpha`` (m,).
+    def node(self, theta: Floats, spread: Floats, alpha: Floats, last: Node | None = None) -> Node:
+        """The federation at a central mean and covariance, for step sizes ``alpha`` (m,).
+
+        ``last``, a node nearby, tells how widely agents are spread within a round.
 
         Raises
         ------
         DivergenceError
             Mean or covariance are not finite, or do not stay so within a round.
         """
-        if not (np.isfinite(theta).all() and np.isfinite(spread).all()):
-            raise DivergenceError
-        point, who, count = self.classes.at(theta), self.members, len(self.members.world)
-        g, memory = np.empty((2, count, len(theta)))
-        J, noise = np.empty((2, count, len(theta), len(theta)))
-        largest = 0.0
-        # World by world: a linearisation is much larger than what is kept of it.
-        for w in np.unique(who.world).tolist():
-            here = linearise(self.worlds[w], point)
-            shaken = here.shaken(spread)
-            for j in np.flatnonzero(who.world == w):
-                noise[j] = lags(here, alpha[j]).noise
-                # Within a round an agent's parameter is spread more widely than the central one at its start.
-                step = _local(here.J, np.zeros_like(theta), noise[j] + shaken, alpha[j], alpha[j] ** 2)
-                own = _mean_spread(step, spread, self.period)
-                if not np.isfinite(own).all():
-                    raise DivergenceError
-                widest = max(float(((point.phi @ own) * point.phi).sum(axis=2).max()), 0.0)
-                sharpness = self.classes.slope * widest**0.5
-                bend = here.curvature(own) if sharpness > FLAT else 0.0
-                g[j], memory[j] = here.g + bend, here.memory(who.weight[j], self.period)
-                J[j], noise[j] = here.J, noise[j] + here.shaken(own)
-                largest = max(largest, sharpness)
-        return Node(theta, g, memory, J, noise, largest)
+        counts = _blocks(float(alpha.max()), self.period)
+        known = last.blocks if last is not None and len(last.blocks) == len(counts) else [None] * len(counts)
+        count = len(self.members.world)
+        mean, own = np.tile(theta, (count, 1)), np.tile(spread, (count, 1, 1))
+        blocks, sharpness = [], 0.0
+        for steps, nearby in zip(counts, known, strict=True):
+            block, sharp = self._block(steps, mean, own, alpha, nearby)
+            mean, own = _local(block, alpha, alpha**2).power(steps).moved(mean, own)
+            blocks.append(block)
+            sharpness = max(sharpness, sharp)
+        node = Node(tuple(blocks), sharpness)
+        if self.radius is None:
+            return node
+        mean, covariance = _finite(*self.round(node, alpha, alpha**2).moved(theta, spread))
+        M, c, Q, share = projected(mean, covariance, self.radius)
+        return replace(node, projection=Affine(M, c, Q), projected=share)
 
-    def round(self, nodes: Sequence[Node], alpha: Floats, square: Floats) -> Affine:
-        """One round of the central parameter, between one or two nodes.
+    @np.errstate(over="ignore", invalid="ignore")
+    def _block(
+        self, count: int, mean: Floats, spread: Floats, alpha: Floats, nearby: Block | None
+    ) -> tuple[Block, float]:
+        """Members at their own means (m, d) and covariances (m, d, d), and their sharpness."""
+        _finite(mean, spread)
+        who, largest = self.members, 0.0
+        g, memory = np.empty((2, *mean.shape))
+        J, noise = np.empty((2, *spread.shape))
+        seen: dict[tuple[int, bytes], Linearisation] = {}
+        for j, w in enumerate(who.world.tolist()):
+            world, key = self.worlds[w], (w, mean[j].tobytes())
+            if key not in seen:
+                seen = {key: linearise(world, self.classes.at(mean[j]))}  # large: the last one alone is kept
+            here = seen[key]
+            if not self.noisy:
+                g[j], memory[j], J[j], noise[j] = here.g, 0.0, here.J, 0.0
+                continue
+            lagged, shaken = lags(here, alpha[j]).noise, here.shaken(spread[j])
+            # Within a round an agent's parameter is spread more widely than the central one at its start.
+            slope, size = (here.J, lagged + shaken) if nearby is None else (nearby.J[j], nearby.noise[j])
+            step = Affine(np.eye(len(slope)) + alpha[j] * slope, np.zeros_like(here.g), alpha[j] ** 2 * size)
+            (own,) = _finite(_mean_spread(step, spread[j], count))
+            widest = max(float(((here.point.phi @ own) * here.point.phi).sum(axis=2).max()), 0.0)
+            sharpness = self.classes.slope * widest**0.5
+            largest = max(largest, sharpness)
+            memory[j] = here.memory(who.weight[j], self.period)
+            shaken = here.shaken(own)
+            flat = sharpness <= FLAT and np.trace(shaken) <= FAINT * np.trace(lagged)
+            if flat or not self.averaged:
+                g[j], J[j], noise[j] = here.g, here.J, lagged + shaken
+            else:
+                g[j], J[j], noise[j] = average(world, self.classes, mean[j], own)
+                noise[j] += lagged - here.noise
+        return Block(count, mean, g, memory, J, noise), largest
+
+    def round(self, node: Node, alpha: Floats, square: Floats) -> Affine:
+        """One round of the central parameter around a node.
 
         ``alpha`` and ``square`` (m,) are the means of the step sizes and of their squares over the round.
         """
-        J, noise = (np.mean([getattr(node, name) for node in nodes], axis=0) for name in ("J", "noise"))
-        origin = [node.g + alpha[:, None] * node.memory - node.J @ node.theta for node in nodes]
-        local = _local(J, np.mean(origin, axis=0), noise, alpha, square).power(self.period)
-        return Affine(
-            np.tensordot(self.members.total, local.M, 1),
-            self.members.total @ local.c,
-            np.tensordot(self.members.square, local.Q, 1),
-        )
+        first, *others = (_local(block, alpha, square).power(block.steps) for block in node.blocks)
+        local = reduce(Affine.then, others, first)
+        total, squares = self.members.total, self.members.square
+        central = Affine(np.tensordot(total, local.M, 1), total @ local.c, np.tensordot(squares, local.Q, 1))
+        return central if node.projection is None else central.then(node.projection)
 
 
-def _local(J: Floats, origin: Floats, noise: Floats, alpha: Floats, square: Floats) -> Affine:
-    """One local step: theta + alpha (origin + J theta) + noise; leading axes of all are members."""
-    step = alpha[..., None, None] * J
-    return Affine(np.eye(J.shape[-1]) + step, alpha[..., None] * origin, square[..., None, None] * noise)
+def between(maps: tuple[Affine, Affine], ends: tuple[Floats, Floats]) -> Affine:
+    """One round on the way between two points (d,), from the maps that were linearised at each of them.
+
+    With M the mean of both slopes, the mean of both maps errs by H h^3 / 6 on a way of length h along which
+    the slope changes by H h, and the secant through their values at both ends by -H h^3 / 12: two secants and
+    one mean leave a fourth-order error.
+    """
+    M = (maps[0].M + maps[1].M) / 2
+    mean = (maps[0].c + maps[1].c) / 2
+    secant = sum(one.M @ end + one.c - M @ end for one, end in zip(maps, ends, strict=True)) / 2
+    return Affine(M, (mean + 2 * secant) / 3, (maps[0].Q + maps[1].Q) / 2)
+
+
+def _blocks(alpha: float, period: int) -> list[int]:
+    """Local steps of each block of a round."""
+    first = max(1, int(FIRST_BLOCK / alpha))
+    counts, done = [], 0
+    while done < period:
+        counts.append(min(max(first, done), period - done))
+        done += counts[-1]
+    return counts
+
+
+def _local(block: Block, alpha: Floats, square: Floats) -> Affine:
+    """One local step of every member: theta + alpha (g + J (theta - mean) + alpha memory) + noise."""
+    origin = block.g + alpha[:, None] * block.memory - (block.J @ block.theta[..., None])[..., 0]
+    step = alpha[:, None, None] * block.J
+    return Affine(np.eye(step.shape[-1]) + step, alpha[:, None] * origin, square[:, None, None] * block.noise)
+
+
+def _finite(*arrays: Floats) -> tuple[Floats, ...]:
+    if not all(np.isfinite(array).all() for array in arrays):
+        raise DivergenceError
+    return arrays
 
 
 def _mean_spread(step: Affine, spread: Floats, period: int) -> Floats:

@@ -6,6 +6,7 @@ from functools import cached_property
 
 import numpy as np
 import xarray as xr
+from numpy.typing import NDArray
 
 from fedsarsa._checks import Floats
 from fedsarsa.federation.fedsarsa import FedSARSA
@@ -15,8 +16,9 @@ from fedsarsa.theory.courses import build_field
 from fedsarsa.theory.fixed_points import federated_point, fixed_point
 from fedsarsa.theory.horizons import Mooring, doublings, errors, moor, rounds_until
 from fedsarsa.theory.linearisation import linearise
-from fedsarsa.theory.prediction import SLOW
-from fedsarsa.theory.rounds import members
+from fedsarsa.theory.prediction import LARGE, SLOW
+from fedsarsa.theory.rounds import DivergenceError, members
+from fedsarsa.theory.trajectory import follow, strides
 from fedsarsa.worlds.fleet import Fleet
 
 ROUNDING = 1e-20  # squared distance of a fixed point to itself, of its squared norm
@@ -62,6 +64,20 @@ class Scene:
         each = {w: linearise(self.worlds[w], point) for w in np.unique(who.world).tolist()}
         return moor([each[w] for w in who.world.tolist()], who)
 
+    def curve(
+        self, agents: int, sync_every: int, step_size: float, steps: int
+    ) -> tuple[NDArray[np.int64], Floats]:
+        """The predicted errors of a setting: steps (n,), errors (n,); empty where it diverges."""
+        algo = self.setting(agents, sync_every, step_size)
+        problem = algo.problem(self.fleet[:agents], steps, runs=1, seed=0)
+        field = build_field(problem)
+        way = strides(problem.schedules, field.members, steps // field.period, field.period)
+        try:
+            track = follow(field, self.start, way, self.reference)
+        except DivergenceError:
+            return np.zeros(0, np.int64), np.zeros(0)
+        return track.round * field.period, track.errors(self.reference)
+
     @cached_property
     def own_points(self) -> Floats:
         """The fixed point of every world, (W, d)."""
@@ -75,10 +91,12 @@ class Scene:
         return moor(each, members(np.arange(count), np.zeros(count, np.int64), np.ones(count)))
 
     def largest_step(self) -> float:
-        """The largest step size at which a prediction does not warn of slow chains."""
+        """The largest step size at which a prediction need not warn of slow chains or large steps."""
         point = self.classes.at(self.root(len(self.fleet)))
         slow = max(linearise(world, point).states.remembered for world in self.worlds)
-        return SLOW / slow if slow > 0 else np.inf
+        # Far from the floor, noise is less than half of the error.
+        large = 2 * LARGE / float((self.classes.phi**2).sum(axis=2).max())
+        return min(SLOW / slow, large) if slow > 0 else large
 
 
 def scene(fleet: Fleet, algo: FedSARSA, reference: Floats | None) -> Scene:

@@ -1,12 +1,12 @@
 """The way of the central parameter's mean and covariance, from the start to where they settle.
 
 Rounds are taken in strides that grow with time, as the error changes ever more slowly. The agents' semi-
-gradients are linearised again at *nodes* along the way, wherever mean or covariance have moved enough for
-their curvature to show; between two nodes both linearisations are averaged.
+gradients are linearised again at *nodes* along the way. Between two nodes both linearisations count; how far
+they lie apart is decided by the error of the first alone, as in any predictor-corrector method.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -16,22 +16,26 @@ from fedsarsa._checks import Floats
 from fedsarsa.learning.step_sizes import Schedule
 from fedsarsa.theory.lags import lags
 from fedsarsa.theory.linearisation import linearise
-from fedsarsa.theory.rounds import Affine, DivergenceError, Field, Members, Node, limit
+from fedsarsa.theory.rounds import Affine, DivergenceError, Field, Members, Node, between, limit
 
 GROWTH = 1 / 16  # a stride's share of the rounds since the last jump of the step size
 JUMP = 0.1  # relative change of a step size from one round to the next that starts small strides again
 
-# Nodes: a new one when the mean has moved by this share of its way to go, or the variance has changed by
-# this share of itself; each beside a share of the problem's scale, so that nodes end where they gain nothing.
-MEAN_MOVE, MEAN_LEAST = 0.4, 0.01
-SPREAD_MOVE, SPREAD_LEAST = 0.5, 0.02
-# The last node is where everything settles; it serves from this near on.
-MEAN_NEAR, SPREAD_NEAR = 0.05, 0.25
-# Relative difference of J and of the noise up to which no node is needed before the last one.
-ALIKE = 0.02
+# Linearisation error between two nodes (State.distance); beyond twice this a stretch is taken again in
+# smaller parts. On the way to where a federation settles, which is not drawn, so many times as much will do.
+TOLERANCE = 0.01
+ROUGHLY = 10
+FINE, MOST_NODES = (
+    60,
+    400,
+)  # nodes after which steps become rougher, with the square of their number; the most
+SHORTEN, LENGTHEN = 0.2, 4.0  # how much a stretch may shrink and grow from one to the next
 
-SETTLED = 1e-4  # relative move of the fixed point at which corrections by the covariance count as done
-SETTLE_STEPS = 60
+# Distance to the limit of the last node at which a federation has settled, and that it must have in the end.
+SETTLED, NEARLY_SETTLED = 1e-4, 0.02
+SETTLE_STEPS = 40
+ROUNDING = 1e-12  # share of the target's square below which an error is as good as none
+GROWN = 1e6  # how many times its size a parameter's mean square may become before it counts as divergent
 MIXED = 1e-6  # total variation to the stationary distribution at which a start is forgotten
 
 
@@ -66,34 +70,21 @@ def strides(schedules: Sequence[Schedule], who: Members, rounds: int, period: in
     return result
 
 
-@dataclass(frozen=True, eq=False)
-class Goal:
-    """Where mean (d,) and covariance (d, d) settle; ``node`` is there, for the step sizes ``alpha`` (m,)."""
+class State(NamedTuple):
+    """Mean (d,) and covariance (d, d) of the central parameter."""
 
-    theta: Floats
+    mean: Floats
     spread: Floats
-    node: Node | None
-    alpha: Floats
 
+    def error(self, target: Floats) -> float:
+        """Mean of ||theta-bar - target||^2."""
+        return float(((self.mean - target) ** 2).sum()) + width(self.spread) ** 2
 
-def settle(field: Field, theta: Floats, alpha: Floats) -> Goal:
-    """Where a federation with constant step sizes settles, searched from ``theta``.
-
-    Raises
-    ------
-    DivergenceError
-        The step sizes are too large: parameters grow without bound.
-    """
-    spread = np.zeros((len(theta), len(theta)))
-    for _ in range(SETTLE_STEPS):
-        before, size = theta, width(spread)
-        node = field.node(theta, spread, alpha)
-        theta, spread = limit(field.round([node], alpha, alpha**2), theta)
-        scale = float(np.linalg.norm(theta)) + width(spread)
-        moved = float(np.linalg.norm(theta - before)) + abs(width(spread) - size)
-        if moved <= SETTLED * scale:
-            return Goal(theta, spread, node, alpha)
-    raise DivergenceError
+    def distance(self, other: "State", target: Floats) -> float:
+        """Distance as a share of the error: of means in units of its root, of variances in its own."""
+        size = self.error(target) + ROUNDING * float(target @ target) + np.finfo(float).tiny
+        apart = float(np.linalg.norm(self.mean - other.mean)) / size**0.5
+        return max(apart, abs(float(np.trace(self.spread - other.spread))) / size)
 
 
 class Shift(NamedTuple):
@@ -115,88 +106,164 @@ class Track:
         Mean of the central parameter.
     variance : (n,)
         Trace of its covariance.
-    spread : (d, d)
-        Covariance at the end.
-    sharpness : float
-        Largest of the nodes' sharpness.
+    end : State
+        Mean and covariance at the end.
+    node : Node or None
+        The last node; None without rounds.
+    sharpness, projected : float
+        Largest of the nodes' sharpness, and of their probabilities of a projection.
     """
 
     round: NDArray[np.int64]
     mean: Floats
     variance: Floats
-    spread: Floats
+    end: State
+    node: Node | None
     sharpness: float
+    projected: float
+
+    def errors(self, target: Floats) -> Floats:
+        """Mean of ||theta-bar - target||^2 after each of the rounds, (n,)."""
+        return np.asarray(((self.mean - target) ** 2).sum(axis=1) + self.variance)
 
 
 @np.errstate(over="ignore", invalid="ignore")  # the next node finds what is not finite
-def follow(field: Field, theta: Floats, way: Sequence[Stride], goal: Goal) -> Track:
-    """The way from ``theta`` to the end of the last stride."""
-    state = theta, np.zeros((len(theta), len(theta)))
-    means, variances = [theta], [0.0]
-    scale = float(np.linalg.norm(theta - goal.theta)) + width(goal.spread)
-    shifts = startup(field, theta, way)
+def follow(field: Field, theta: Floats, way: Sequence[Stride], target: Floats) -> Track:
+    """The way from ``theta`` to the end of the last stride; errors are measured to ``target``."""
+    state = State(theta, np.zeros((len(theta), len(theta))))
+    todo = list(zip(way, startup(field, theta, way), strict=True))[::-1]
+    states, rounds, nodes, tries = [state], [0], [], 0
     node = field.node(*state, way[0].alpha) if way else None
-    sharpness = 0.0 if goal.node is None else goal.node.sharpness
-    done = 0
-    while node is not None and done < len(way):
-        last = goal.node if all(same(stride.alpha, goal.alpha) for stride in way[done:]) else None
-        end = len(way)
-        if last is not None and _near(goal, *state, scale):
-            nodes = [last]
-        elif last is not None and _alike(field, node, last):
-            nodes = [node, last]
-        else:
-            ahead, end = _next_node(field, node, state, goal, way, shifts, done, scale)
-            nodes = [node, ahead]
-        for mean, spread in advance(field, nodes, *state, way[done:end], shifts[done:end]):
-            means.append(mean)
-            variances.append(width(spread) ** 2)
-            state, done = (mean, spread), done + 1
-            if nodes[-1] is last and len(nodes) > 1 and _near(goal, *state, scale):
-                break
-        node = nodes[-1]
-        sharpness = max(sharpness, node.sharpness)
-    rounds = np.array([0, *(stride.start + stride.count for stride in way)])
-    return Track(rounds, np.array(means), np.array(variances), state[1], sharpness)
+    reach = 1.0
+    while todo:
+        assert node is not None
+        stretch = _stretch(todo, reach)
+        walk = _Walk(field, node, state, stretch, target)
+        # The longer the way, the rougher its steps: it must end, also where noise makes it sway for ever.
+        walk.error /= max(1.0, tries / FINE) ** 2
+        tries += 1
+        if tries > MOST_NODES:
+            raise DivergenceError
+        if not walk.error <= 2 and (len(stretch) > 1 or stretch[0][0].count > 1):
+            reach = walk.reach
+            if len(stretch) == 1:
+                todo[-1:] = _halves(*stretch[0])[::-1]
+            continue
+        if walk.ahead is None:
+            raise DivergenceError
+        del todo[-len(stretch) :]
+        states += walk.states
+        rounds += [stride.start + stride.count for stride, _ in stretch]
+        state, node, reach = walk.states[-1], walk.ahead, walk.reach
+        nodes.append(node)
+    return Track(
+        np.array(rounds),
+        np.array([one.mean for one in states]),
+        np.array([width(one.spread) ** 2 for one in states]),
+        state,
+        node,
+        max((one.sharpness for one in nodes), default=0.0),
+        max((one.projected for one in nodes), default=0.0),
+    )
 
 
-def _near(goal: Goal, mean: Floats, spread: Floats, scale: float) -> bool:
-    """Whether the node at the goal serves from here to the end."""
-    if np.linalg.norm(mean - goal.theta) > MEAN_NEAR * scale:
-        return False
-    gap = abs(np.trace(spread) - np.trace(goal.spread))
-    return bool(gap <= SPREAD_NEAR * np.trace(goal.spread) + SPREAD_LEAST * scale**2)
+class _Walk:
+    """One stretch of strides from a node: predicted with that node, corrected with the one at its end."""
+
+    def __init__(
+        self,
+        field: Field,
+        node: Node,
+        state: State,
+        stretch: Sequence[tuple[Stride, Shift]],
+        target: Floats,
+    ) -> None:
+        self.ahead: Node | None = None
+        self.error = np.inf
+        self.rounds = sum(stride.count for stride, _ in stretch)
+        *_, predicted = advance(lambda *steps: field.round(node, *steps), state, stretch)
+        try:
+            ahead = self.ahead = field.node(*predicted, stretch[-1][0].alpha, node)
+        except DivergenceError:
+            return
+
+        def corrected(*steps: Floats) -> Affine:
+            maps = field.round(node, *steps), field.round(ahead, *steps)
+            return between(maps, (state.mean, predicted.mean))
+
+        self.states = list(advance(corrected, state, stretch))
+        self.error = self.states[-1].distance(predicted, target) / TOLERANCE
+
+    @property
+    def reach(self) -> float:
+        """Rounds that the next stretch should have."""
+        error = self.error if np.isfinite(self.error) else np.inf
+        return self.rounds * float(np.clip(0.9 / max(error, 1e-9) ** 0.5, SHORTEN, LENGTHEN))
 
 
-def _alike(field: Field, node: Node, last: Node) -> bool:
-    """Whether two nodes differ so little that none is needed between them."""
-    share = field.members.total
-    pairs = [(getattr(one, name) for one in (node, last)) for name in ("J", "noise")]
-    means = [[np.tensordot(share, one, 1) for one in pair] for pair in pairs]
-    return all(np.linalg.norm(one - two) <= ALIKE * np.linalg.norm(two) for one, two in means)
-
-
-def _next_node(
-    field: Field,
-    node: Node,
-    state: tuple[Floats, Floats],
-    goal: Goal,
-    way: Sequence[Stride],
-    shifts: Sequence[Shift],
-    done: int,
-    scale: float,
-) -> tuple[Node, int]:
-    """The next node, and the number of strides done there; found with the last node alone."""
-    mean, spread = state
-    reach = MEAN_MOVE * np.linalg.norm(mean - goal.theta) + MEAN_LEAST * scale
-    ahead, wider, end = mean, spread, done
-    for ahead, wider in advance(field, [node], mean, spread, way[done:], shifts[done:]):
-        end += 1
-        before, after = np.trace(spread), np.trace(wider)
-        far = abs(after - before) > SPREAD_MOVE * max(before, after) + SPREAD_LEAST * scale**2
-        if far or np.linalg.norm(ahead - mean) > reach:
+def _stretch(todo: Sequence[tuple[Stride, Shift]], reach: float) -> list[tuple[Stride, Shift]]:
+    """The next strides of ``todo``, which is reversed: about ``reach`` rounds with nearly one step size."""
+    result = [todo[-1]]
+    first, rounds = todo[-1][0], todo[-1][0].count
+    for stride, shift in todo[-2::-1]:
+        rounds += stride.count
+        if rounds > reach or (np.abs(stride.alpha - first.alpha) > JUMP * first.alpha).any():
             break
-    return field.node(ahead, wider, way[end - 1].alpha), end
+        result.append((stride, shift))
+    return result
+
+
+def _halves(stride: Stride, shift: Shift) -> list[tuple[Stride, Shift]]:
+    """A stride in two parts."""
+    count = stride.count // 2
+    still = Shift(np.zeros_like(shift.mean), np.zeros_like(shift.spread))
+    return [
+        (replace(stride, count=count), shift),
+        (replace(stride, start=stride.start + count, count=stride.count - count), still),
+    ]
+
+
+@dataclass(frozen=True, eq=False)
+class Goal:
+    """Where mean and covariance settle; ``settled`` is False where no end was found: then the nearest."""
+
+    state: State
+    settled: bool
+
+
+@np.errstate(over="ignore", invalid="ignore")
+def settle(field: Field, state: State, node: Node | None, alpha: Floats, target: Floats) -> Goal:
+    """Where a federation with constant step sizes ``alpha`` (m,) settles that has come to ``state``."""
+    node = field.node(*state, alpha, node)
+    still = Shift(np.zeros_like(state.mean), np.zeros_like(state.spread))
+    best, nearest, count = state, np.inf, 1.0
+    size = state.error(target) + float(target @ target)
+    for _ in range(SETTLE_STEPS):
+        try:
+            end = State(*limit(field.round(node, alpha, alpha**2), state.mean))
+        except DivergenceError:
+            end = None
+        apart = np.inf if end is None else end.distance(state, target)
+        if apart < nearest:
+            assert end is not None
+            best, nearest = end, apart
+        if apart <= SETTLED:
+            break
+        walk = _Walk(field, node, state, [(Stride(0, int(count), alpha, alpha**2), still)], target)
+        if walk.ahead is not None and (walk.error <= ROUGHLY or count < 2):
+            ahead = walk.states[-1]
+            if apart > nearest:  # the way to the limit overshoots
+                ahead = State((state.mean + ahead.mean) / 2, (state.spread + ahead.spread) / 2)
+                node = field.node(*ahead, alpha, walk.ahead)
+            else:
+                node = walk.ahead
+            state = ahead
+        elif count < 2:
+            break
+        count = min(max(1.0, walk.reach * ROUGHLY**0.5), 1e15)
+        if not state.error(target) <= GROWN * size:
+            raise DivergenceError
+    return Goal(best, nearest <= NEARLY_SETTLED)
 
 
 def width(spread: Floats) -> float:
@@ -210,27 +277,22 @@ def same(left: Floats, right: Floats) -> bool:
 
 
 def advance(
-    field: Field,
-    nodes: Sequence[Node],
-    mean: Floats,
-    spread: Floats,
-    way: Sequence[Stride],
-    start: Sequence[Shift],
-) -> Iterator[tuple[Floats, Floats]]:
-    """Mean and covariance after each stride, with the linearisations of ``nodes``."""
+    one_round: Callable[[Floats, Floats], Affine], state: State, stretch: Sequence[tuple[Stride, Shift]]
+) -> Iterator[State]:
+    """Mean and covariance after each stride; ``one_round`` gives the map of a round for its step sizes."""
     powers: dict[int, Affine] = {}
-    alpha = np.full_like(field.members.total, np.nan)
-    for stride, shift in zip(way, start, strict=True):
+    alpha = np.full_like(stretch[0][0].alpha, np.nan)
+    for stride, shift in stretch:
         if not same(stride.alpha, alpha):
             alpha = stride.alpha
-            powers = {1: field.round(nodes, alpha, stride.square)}
+            powers = {1: one_round(alpha, stride.square)}
         if stride.count not in powers:
             powers[stride.count] = powers[1].power(stride.count)
-        mean, spread = powers[stride.count].moved(mean, spread)
-        mean = mean + shift.mean
+        mean, spread = powers[stride.count].moved(*state)
         if shift.spread.any():
             spread = _positive(spread + shift.spread)
-        yield mean, spread
+        state = State(mean + shift.mean, spread)
+        yield state
 
 
 def _positive(spread: Floats) -> Floats:

@@ -1,0 +1,121 @@
+"""Roots of the agents' averaged mean-path semi-gradient: the one that the mean path reaches, and the others.
+
+The mean of small steps follows the flow d theta / dt = g-bar(theta), which ends where g-bar is zero and its
+Jacobian has no eigenvalue with a positive real part: an *attracting* root. Sharp policies may have several.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from fedsarsa._checks import Floats
+from fedsarsa.theory.action_classes import Classes, Dynamics
+from fedsarsa.theory.averages import Points
+from fedsarsa.theory.linearisation import linearise
+
+RESIDUAL = 1e-10  # of semi-gradients for rewards of size 1
+FLOW_STEPS = 200
+# Share of ||J|| below which an eigenvalue counts as zero: of directions that are never visited.
+STILL = 1e-12
+# Other roots are searched from the values of so many random policies.
+STARTS = 12
+RIDGE = 1e-12
+# Squared states x classes x parameters beyond which that search takes longer than it is worth.
+SEARCH_WORK = 1e8
+# Distance of two roots, as a share of their size, from which on they are two.
+APART = 1e-4
+
+
+def end_of_flow(
+    field: Callable[[Floats], tuple[Floats, Floats]], theta: Floats, residual: float
+) -> Floats | None:
+    """The root that the flow d theta / dt = g(theta) from ``theta`` leads to, (d,); None where there is none.
+
+    By pseudo-transient continuation: implicit steps that follow the flow where it is fast, and become Newton
+    steps as it slows down. Directions that are never visited stay where they are.
+
+    Parameters
+    ----------
+    field : callable
+        g (d,) and its Jacobian (d, d) at a parameter.
+    residual : float
+        Largest norm of g at a root.
+    """
+    g, J = field(theta)
+    size, step = float(np.linalg.norm(g)), 1.0 / max(float(np.linalg.norm(J)), 1e-300)
+    for _ in range(FLOW_STEPS):
+        if size <= residual:
+            return theta
+        theta = theta + np.linalg.solve(np.eye(len(theta)) / step - J, g)
+        g, J = field(theta)
+        before, size = size, float(np.linalg.norm(g))
+        if not np.isfinite(size):
+            return None
+        step = min(step * float(np.clip(before / max(size, 1e-300), 0.3, 10.0)), 1e15)
+    return None
+
+
+def growth(J: Floats) -> float:
+    """The fastest rate at which the flow leaves a root with Jacobian ``J``; 0 where it attracts."""
+    rate = float(np.linalg.eigvals(J).real.max())
+    return rate if rate > STILL * np.linalg.norm(J) else 0.0
+
+
+class MeanField:
+    """sum_i share_i g-bar_i, for worlds with shares that sum to 1."""
+
+    def __init__(self, classes: Classes, worlds: Sequence[Dynamics], share: Floats) -> None:
+        self.classes, self.share = classes, share[share > 0]
+        self.worlds = [world for world, one in zip(worlds, share, strict=True) if one > 0]
+        self.reward_cap = max(float(np.sqrt(world.reward_square.max())) for world in self.worlds)
+
+    def at(self, theta: Floats) -> tuple[Floats, Floats]:
+        """g-bar (d,) and its Jacobian (d, d)."""
+        point = self.classes.at(theta)
+        g, J = np.zeros_like(theta), np.zeros((len(theta), len(theta)))
+        for share, world in zip(self.share, self.worlds, strict=True):
+            here = linearise(world, point)
+            g += share * here.g
+            J += share * here.J
+        return g, J
+
+    def root_from(self, theta: Floats) -> Floats | None:
+        """The root that the flow from ``theta`` leads to, (d,); None where it leads to none."""
+        return end_of_flow(self.at, theta, RESIDUAL * min(1.0, self.reward_cap))
+
+    def attracting_roots(self, known: Floats) -> Floats:
+        """Attracting roots (k, d) beside the ``known`` one, as far as a search from random policies leads.
+
+        Empty where the policy is fixed, or the search would take too long.
+        """
+        found = [known]
+        kinds, states, dim = self.classes.phi.shape
+        if self.classes.slope == 0 or (states * kinds * dim) ** 2 * len(self.worlds) > SEARCH_WORK:
+            return np.zeros((0, dim))
+        for theta in self._starts():
+            root = self.root_from(theta)
+            if root is not None and _new(root, found) and growth(self.at(root)[1]) == 0:
+                found.append(root)
+        return np.array(found[1:]).reshape(-1, dim)
+
+    def _starts(self) -> Floats:
+        """Solutions of A theta + b = 0 for random policies, (k, d): near to where such policies lead."""
+        rng = np.random.default_rng(0)
+        kinds, states, dim = self.classes.phi.shape
+        pi = self.classes.probabilities(
+            rng.normal(scale=10 / self.classes.slope, size=(STARTS, kinds, states))
+        )
+        A, b = np.zeros((STARTS, dim, dim)), np.zeros((STARTS, dim))
+        for share, world in zip(self.share, self.worlds, strict=True):
+            slope, offset = Points(world, self.classes, b, pi).operators()
+            A, b = A + share * slope, b + share * offset
+        # Directions that are hardly visited have hardly a slope; a tiny one keeps them near 0.
+        A -= RIDGE * np.abs(A).max(axis=(1, 2), keepdims=True) * np.eye(dim)
+        solutions = -np.linalg.solve(A, b[..., None])[..., 0]
+        return np.asarray(solutions[np.isfinite(solutions).all(axis=1)])
+
+
+def _new(theta: Floats, known: Sequence[Floats]) -> bool:
+    """Whether a parameter is none of the known ones."""
+    sizes = [np.linalg.norm(theta) + np.linalg.norm(one) for one in known]
+    return all(np.linalg.norm(theta - one) > APART * size for one, size in zip(known, sizes, strict=True))

@@ -1,0 +1,79 @@
+"""Where local steps and averaging rest: the limit of rounds without noise."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from fedsarsa._blas import single_threaded
+from fedsarsa._checks import Floats
+from fedsarsa.federation.fedsarsa import FedSARSA, checked
+from fedsarsa.theory.assumptions import require_smooth
+from fedsarsa.theory.courses import build_field, late_steps, mean_field
+from fedsarsa.theory.roots import end_of_flow
+from fedsarsa.theory.rounds import DivergenceError
+from fedsarsa.worlds.fleet import Fleet, as_fleet
+
+PRECISE = 1e-12  # share of its size by which a round may still move the limit
+
+
+@single_threaded
+def round_limit(fleet: Fleet, algo: FedSARSA) -> Floats:
+    """The parameter that K local steps and one average lead back to, noise apart, (d,).
+
+    With a fixed policy, operators A_i, fixed points theta_i and M_i = (I + alpha A_i)^K,
+
+        theta(alpha, K) = [sum_i w_i (I - M_i)]^-1 sum_i w_i (I - M_i) theta_i,
+
+    exactly. K = 1 gives `federated_point`; as K grows it tends to the weighted mean of the agents' fixed
+    points, since every agent then reaches its own within a round. Where the policy moves with the parameter,
+    every agent's mean is followed through the round, linearised again in blocks that grow as it slows down.
+
+    Parameters
+    ----------
+    fleet : Fleet
+    algo : FedSARSA
+        Its weights, K and step sizes count, per agent too; schedules by what they tend to. Where step sizes
+        vanish, K does not matter, and this is the federated point. The projection is left out. Training
+        starts from 0: of several limits, this is the one near the root that its mean path reaches.
+
+    Returns
+    -------
+    (d,) array
+        Parameters that are never visited are 0.
+
+    Raises
+    ------
+    ValueError
+        The policy is not smooth, a chain is not ergodic, or no limit was found.
+    """
+    fleet, algo = as_fleet(fleet), checked(algo)
+    require_smooth(algo.policy, fleet.actions)
+    problem = algo.problem(fleet, algo.sync_every or 1, runs=1, seed=0)
+    field = replace(build_field(problem), radius=None, noisy=False)
+    theta = mean_field(problem, field).root_from(np.zeros(problem.features.dim))
+    late = late_steps(problem)[0][field.members.schedule]
+    if theta is None or not late.any():
+        return _found(theta, algo)
+    if problem.sync_every is None:
+        each = [mean_field(problem, field, w).root_from(np.zeros_like(theta)) for w in field.members.world]
+        return np.asarray(field.members.total @ [_found(one, algo) for one in each])
+    still = np.zeros((len(theta), len(theta)))
+
+    def moved(point: Floats) -> tuple[Floats, Floats]:
+        one = field.round(field.node(point, still, late), late, late**2)
+        return one.M @ point + one.c - point, one.M - np.eye(len(point))
+
+    size = float(np.linalg.norm(theta)) or fleet.reward_cap
+    try:
+        return _found(end_of_flow(moved, theta, PRECISE * size * min(1.0, late.max() * field.period)), algo)
+    except DivergenceError:
+        return _found(None, algo)
+
+
+def _found(theta: Floats | None, algo: FedSARSA) -> Floats:
+    if theta is None:
+        raise ValueError(
+            f"step_size must be small enough for rounds to come to rest, got {algo.step_size!r} with "
+            f"sync_every {algo.sync_every}: no limit was found"
+        )
+    return theta
