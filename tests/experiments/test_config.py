@@ -28,7 +28,9 @@ def test_an_empty_file_is_the_published_setting(tmp_path):
     ("text", "expected"),
     [
         ("policy = { temperature = 2 }", {"policy": fs.Softmax(2.0)}),
-        ('policy = { kind = "greedy" }', {"policy": fs.Greedy()}),
+        ('policy = { kind = "greedy" }', {"policy": fs.Greedy("share")}),
+        ('policy = { kind = "greedy", ties = "first" }', {"policy": fs.Greedy("first")}),
+        ('policy = { kind = "epsilon-greedy", ties = "first" }', {"policy": fs.EpsilonGreedy(0.1, "first")}),
         ('policy = { kind = "epsilon-greedy", eps = 0.2 }', {"policy": fs.EpsilonGreedy(0.2)}),
         ('features = { kind = "one-hot" }', {"features": fs.OneHot()}),
         ("features = { d1 = 2, d2 = 3 }", {"features": fs.ModuloFeatures(2, 3)}),
@@ -83,6 +85,10 @@ def test_worlds_from_a_file(tmp_path, shift):
         (
             '[algorithm]\npolicy = { kind = "sofmax" }',
             "expected softmax or greedy or epsilon-greedy or fixed, got 'sofmax'; did you mean 'softmax'?",
+        ),
+        (
+            '[algorithm]\npolicy = { kind = "greedy", ties = "last" }',
+            "algorithm.policy.greedy.ties: Input should be 'share' or 'first', got 'last'",
         ),
         ('[algorithm]\nstep_size = "big"', "algorithm.step_size.number: Input should be a valid number"),
         (

@@ -53,6 +53,7 @@ CASES = {
         fs.ModuloFeatures(2, 2), fs.Greedy(), 0.2, 5, 0.05, weights=[0.4, 0.1, 0.2, 0.2, 0.1]
     ),
     "averaged": fs.FedSARSA(fs.OneHot(), fs.EpsilonGreedy(0.2), fs.LinearDecay(3.0, 9.0), 6),
+    "ties to the first": fs.FedSARSA(fs.ModuloFeatures(2, 2), fs.Greedy(ties="first"), 0.2, 5),
     "own steps": fs.FedSARSA(dense_features(0, 5, 3, 4), fs.Softmax(1.0), [0.1, 0.2, 0.3, 0.2, 0.1], None),
     "actions drawn anew": fs.FedSARSA(fs.OneHot(), fs.Softmax(1.0), 0.2, 7, redraw_actions=True),
     "failing": fs.FedSARSA(fs.OneHot(), fs.Softmax(1.0), 1e9, 4),
@@ -93,7 +94,8 @@ def test_blocks_of_control_worlds_are_the_whole_fleet(case):
 def test_blocks_of_agents_are_the_whole_federation(case):
     algo = CASES[case]
     group = fleet(2, agents=5)
-    start = np.random.default_rng(0).normal(size=(5, algo.feature_map(group).dim)) * 0.1
+    size = 0.0 if case == "ties to the first" else 0.1  # from 0 all values tie
+    start = np.random.default_rng(0).normal(size=(5, algo.feature_map(group).dim)) * size
     one, two = (
         algo.train(group, 80, runs=2, seed=4, engine=engine, theta0=start, threads=threads)
         for engine, threads in (("reference", None), ("ray", 2))

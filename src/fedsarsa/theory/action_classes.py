@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fedsarsa._checks import Floats
 from fedsarsa.learning.features import Aggregation, FeatureMap
-from fedsarsa.learning.policies import Policy, Softmax
+from fedsarsa.learning.policies import FixedPolicy, Policy, Softmax, improvement
 from fedsarsa.theory.stationary import one_class
 from fedsarsa.worlds.finite import FiniteMDP
 from fedsarsa.worlds.kernels import ShiftKernel
@@ -64,7 +64,7 @@ class Classes:
     def at(self, theta: Floats) -> "Point":
         """Policy and values at a parameter, the same in every world."""
         actions, states = self.share.shape
-        pi = np.broadcast_to(self.policy.probabilities(self.features.values(theta)), (states, actions))
+        pi = np.broadcast_to(improvement(self.policy, self.features, theta), (states, actions))
         return Point(self.phi, theta, np.ascontiguousarray((pi @ self.member).T), self.slope)
 
 
@@ -77,9 +77,11 @@ def classes(features: FeatureMap, policy: Policy, states: int, actions: int) -> 
             phi[c, np.arange(states), features.rows * width + c] = 1.0
     else:
         of, phi = np.arange(actions), np.ascontiguousarray(np.moveaxis(features.table, 1, 0))
-    start = np.broadcast_to(policy.probabilities(np.zeros((states, actions))), (states, actions))
-    total = (start @ np.eye(len(phi))[of])[:, of]
-    share = np.divide(start, total, out=np.zeros_like(total), where=total > 0).T
+    # Within a class a fixed policy says who is chosen; the others choose all alike.
+    alike = np.ones((states, actions))
+    chosen = policy.table(states, actions) if isinstance(policy, FixedPolicy) else alike
+    total = (chosen @ np.eye(len(phi))[of])[:, of]
+    share = np.divide(chosen, total, out=np.zeros_like(total), where=total > 0).T
     slope = 1 / policy.temperature if isinstance(policy, Softmax) and actions > 1 else 0.0
     return Classes(features, policy, of, share, phi, slope)
 

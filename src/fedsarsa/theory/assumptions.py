@@ -29,7 +29,8 @@ def lipschitz(policy: Policy, actions: int) -> float:
     the temperature, which is at most its standard deviation, at most max |x_a| <= ||x||. Two actions
     with features e and -e attain it.
     """
-    if actions == 1 or isinstance(policy, FixedPolicy) or policy == EpsilonGreedy(1.0):
+    uniform = isinstance(policy, EpsilonGreedy) and policy.eps == 1
+    if actions == 1 or isinstance(policy, FixedPolicy) or uniform:
         return 0.0
     return 1 / policy.temperature if isinstance(policy, Softmax) else math.inf
 
