@@ -102,7 +102,7 @@ def test_symmetric_worlds_have_the_nominal_mean(agents, level):
     assert len(fleet.worlds) == agents - (agents % 2 == 0)
     np.testing.assert_allclose(central.reward, nominal.reward, rtol=0, atol=1e-12)
     off = np.abs(central.kernel.P0 - nominal.kernel.P0).sum(axis=1).max()
-    # Over eight other seeds: at most 0.084 at level 1 and 0.33 at level 2, where half the entries are clipped.
+    # Over eight seeds: at most 0.084 at level 1 and 0.33 at level 2, where half the entries are clipped.
     assert off < {0.1: 1e-12, 0.5: 1e-12, 1.0: 0.1, 2.0: 0.4}[level]
     if agents > 2:
         released = fs.paper.fleet(agents, level, level, seed=2).central()

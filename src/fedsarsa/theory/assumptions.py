@@ -15,6 +15,9 @@ from fedsarsa.worlds.kernels import Kernel, ShiftKernel
 
 # Any rho above the true one is valid too; this one keeps logarithms finite where rows are all equal.
 LEAST_RHO = 1e-6
+# sigma = sigma' + 2 of eq:sigma exceeds this whatever m >= 1 and rho are chosen: n = 0 asks for m = 1, and
+# then sigma' = 1 / (1 - rho) > 1; otherwise sigma' > n >= 1.
+LEAST_SIGMA = 3.0
 # How many steps ahead to look for a contraction where single steps give none.
 LOOK_AHEAD = 200
 

@@ -141,7 +141,7 @@ def _symmetric(
 def _opposite(P0: Floats, eps_p: float, rng: np.random.Generator) -> tuple[Floats, Floats]:
     """Two kernels with entries times 1 + eps_p u and 1 - eps_p u; rows that lose all mass are drawn again.
 
-    The signs u are centred in every row, so that rows keep their sums, and the two kernels their mean, as long
+    The signs u are centred in every row. Rows then keep their sums, and the two kernels their mean, as long
     as nothing is clipped: up to eps_p = 0.5 in any case.
     """
     up, down = np.zeros_like(P0), np.zeros_like(P0)
