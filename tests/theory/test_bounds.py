@@ -135,8 +135,9 @@ def test_errors_of_trainings_stay_below_their_bounds(seed, agents, discount, apa
 def test_one_step_theorem_is_false_before_anything_has_mixed():
     """The paper states Theorem ``thm`` "for any" t: before mixing, a good start moves the parameter away.
 
-    That is at t = 0. Next states are uniform whatever happens, so chains mix in one step; one parameter, discount 0.2, rewards
-    1 and 0: theta_* = 0.5 / 0.8. From 1.1 and state 0 the first step goes up by alpha (1 - 0.8 * 1.1).
+    That is at t = 0. Next states are uniform whatever happens, so chains mix in one step; one parameter,
+    discount 0.2, rewards 1 and 0: theta_* = 0.5 / 0.8. From 1.1 and state 0 the first step goes up by
+    alpha (1 - 0.8 * 1.1).
     """
     alpha, start = 1e-7, 1.1
     mdp = fs.FiniteMDP(np.full((1, 2, 2), 0.5), [1.0, 0.0], 0.2, initial=[1.0, 0.0])
