@@ -13,6 +13,7 @@ import pytest
 
 import fedsarsa as fs
 from fedsarsa.federation import training
+from tests.federation import test_anchors
 from tests.worlds_of_tests import dense_features, fleet
 
 pytestmark = pytest.mark.processes
@@ -104,6 +105,12 @@ def test_blocks_of_agents_are_the_whole_federation(case):
         np.testing.assert_allclose(two.data[name], one.data[name], rtol=1e-12, atol=1e-12, err_msg=name)
     assert (one.failed_at.values >= 0).all() == (case == "failing")
     assert two.data.attrs["engine"] == "ray"
+
+
+@pytest.mark.parametrize("kind", ["finite", "control"])
+def test_numbers_that_were_written_down(kind):
+    parts, numbers = getattr(test_anchors, kind)(), getattr(test_anchors, kind.upper())
+    test_anchors.assert_anchored(parts, numbers, "ray")
 
 
 KILLED = {
