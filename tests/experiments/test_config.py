@@ -50,6 +50,15 @@ def test_algorithms(tmp_path, text, expected):
         assert getattr(algo, name) == value
 
 
+@pytest.mark.parametrize("scheme", ["released", "calibrated", "symmetric"])
+def test_schemes(tmp_path, scheme):
+    text = f'[fleet]\nagents = 5\neps_r = 0.5\nscheme = "{scheme}"\nstates = 10\nactions = 5'
+    fleet = read(tmp_path, text).fleet.build(tmp_path)
+    expected = fs.paper.fleet(5, 1.0, 0.5, scheme=scheme, states=10, actions=5)
+    np.testing.assert_array_equal(fleet[2].reward, expected[2].reward)
+    np.testing.assert_array_equal(fleet[2].kernel.P0, expected[2].kernel.P0)
+
+
 def test_fixed_policies(tmp_path):
     for pi in ("3", '"uniform"'):
         policy = (
@@ -89,6 +98,10 @@ def test_worlds_from_a_file(tmp_path, shift):
         (
             '[algorithm]\npolicy = { kind = "greedy", ties = "last" }',
             "algorithm.policy.greedy.ties: Input should be 'share' or 'first', got 'last'",
+        ),
+        (
+            '[fleet]\nscheme = "symetric"',
+            "fleet.paper.scheme: Input should be 'released', 'calibrated' or 'symmetric', got 'symetric'",
         ),
         ('[algorithm]\nstep_size = "big"', "algorithm.step_size.number: Input should be a valid number"),
         (
