@@ -94,7 +94,7 @@ def resemblance(ql: xr.Dataset, sarsa: xr.Dataset, shared: xr.Dataset) -> Claim:
         gains[level] = _gain(mine, size)
         if _picture(mine, size) == _picture(theirs, size):
             same.append(level)
-    start, end = (_ends(ql["error"].sel(eps_p=0.0), size)), _ends(shared["error"], size)
+    first, even = _ends(ql["error"].sel(eps_p=0.0), size), _ends(shared["error"], size)
     return Claim(
         claim='Results of on-policy federated Q-learning "resemble the results in" sec:exp and sec:exp-td',
         where="sec:apx-exp, fig:ql",
@@ -102,11 +102,11 @@ def resemblance(ql: xr.Dataset, sarsa: xr.Dataset, shared: xr.Dataset) -> Claim:
         measured=gains[0.0],
         verdict=by_level(same, [level for level in gains if level not in same]),
         detail=f"whether the error falls, and whether it ends lower than alone, is as for FedSARSA at "
-        f"{levels(same)}. Without heterogeneity it goes from {start[0]:.3g} to {start[1]:.3g}. Ties go to "
+        f"{levels(same)}. Without heterogeneity it goes from {first[0]:.3g} to {first[1]:.3g}. Ties go to "
         "the first class of actions, as in the released program: from 0, with rewards that are not negative, "
-        "that class is chosen for ever, and the learner is TD(0) of it. At level 2 some rewards are "
-        f"negative, and agents leave it. Where ties share the mass, the error goes from {end[0]:.3g} to "
-        f"{end[1]:.3g}: the actions tried first decide at which of many fixed points a run settles",
+        "that class is chosen for ever, and the learner is TD(0) of it. Above level 1 other agents have "
+        f"negative rewards, and leave it. Where ties share the mass, the error goes from {even[0]:.3g} to "
+        f"{even[1]:.3g}: the actions tried first decide at which of many fixed points a run settles",
         figure="ql",
     )
 
@@ -141,9 +141,8 @@ def projected(projection: xr.Dataset) -> Claim:
         quantity="largest difference of errors with radius 2 |theta_ref| and without projection",
         measured=known(apart),
         verdict=HOLDS if apart == 0 else FAILS,
-        detail="without projection parameters never leave the ball of twice the norm of theta_ref. With a "
-        f"radius of the norm itself the error floor is {whole} times that without projection, with half of "
-        f"it {half} times",
+        detail="0: parameters never leave that ball. With a radius of the norm itself the error floor is "
+        f"{whole} times that without projection, with half of it {half} times",
         figure="projection",
     )
 
