@@ -63,7 +63,7 @@ agents = 3
 physics = { time_limit = 20 }
 [algorithm]
 features = { kind = "rbf", centres = 2 }
-policy = { kind = "greedy" }
+policy = { kind = "greedy", ties = "first" }
 actions = { kind = "grid", count = 3 }
 step_size = 0.1
 sync_every = 25

@@ -28,7 +28,9 @@ def test_an_empty_file_is_the_published_setting(tmp_path):
     ("text", "expected"),
     [
         ("policy = { temperature = 2 }", {"policy": fs.Softmax(2.0)}),
-        ('policy = { kind = "greedy" }', {"policy": fs.Greedy()}),
+        ('policy = { kind = "greedy" }', {"policy": fs.Greedy("share")}),
+        ('policy = { kind = "greedy", ties = "first" }', {"policy": fs.Greedy("first")}),
+        ('policy = { kind = "epsilon-greedy", ties = "first" }', {"policy": fs.EpsilonGreedy(0.1, "first")}),
         ('policy = { kind = "epsilon-greedy", eps = 0.2 }', {"policy": fs.EpsilonGreedy(0.2)}),
         ('features = { kind = "one-hot" }', {"features": fs.OneHot()}),
         ("features = { d1 = 2, d2 = 3 }", {"features": fs.ModuloFeatures(2, 3)}),
@@ -46,6 +48,15 @@ def test_algorithms(tmp_path, text, expected):
     algo = read(tmp_path, f"[algorithm]\n{text}").algorithm.build()
     for name, value in expected.items():
         assert getattr(algo, name) == value
+
+
+@pytest.mark.parametrize("scheme", ["released", "calibrated", "symmetric"])
+def test_schemes(tmp_path, scheme):
+    text = f'[fleet]\nagents = 5\neps_r = 0.5\nscheme = "{scheme}"\nstates = 10\nactions = 5'
+    fleet = read(tmp_path, text).fleet.build(tmp_path)
+    expected = fs.paper.fleet(5, 1.0, 0.5, scheme=scheme, states=10, actions=5)
+    np.testing.assert_array_equal(fleet[2].reward, expected[2].reward)
+    np.testing.assert_array_equal(fleet[2].kernel.P0, expected[2].kernel.P0)
 
 
 def test_fixed_policies(tmp_path):
@@ -83,6 +94,14 @@ def test_worlds_from_a_file(tmp_path, shift):
         (
             '[algorithm]\npolicy = { kind = "sofmax" }',
             "expected softmax or greedy or epsilon-greedy or fixed, got 'sofmax'; did you mean 'softmax'?",
+        ),
+        (
+            '[algorithm]\npolicy = { kind = "greedy", ties = "last" }',
+            "algorithm.policy.greedy.ties: Input should be 'share' or 'first', got 'last'",
+        ),
+        (
+            '[fleet]\nscheme = "symetric"',
+            "fleet.paper.scheme: Input should be 'released', 'calibrated' or 'symmetric', got 'symetric'",
         ),
         ('[algorithm]\nstep_size = "big"', "algorithm.step_size.number: Input should be a valid number"),
         (

@@ -14,7 +14,13 @@ from fedsarsa.worlds.control import WORLDS
 from tests.federation.test_control_parity import OPTIONS
 
 FEATURES = [fs.TileCoding(4, 3), fs.TileCoding(4, 6, memory=400), fs.FourierBasis(1), fs.RBF(2)]
-POLICIES = [fs.Softmax(0.5), fs.Greedy(), fs.EpsilonGreedy(0.2), fs.FixedPolicy("uniform")]
+POLICIES = [
+    fs.Softmax(0.5),
+    fs.Greedy(),
+    fs.EpsilonGreedy(0.2),
+    fs.FixedPolicy("uniform"),
+    fs.EpsilonGreedy(0.2, ties="first"),  # some worlds are not random: such a policy must be
+]
 RUNS, AGENTS = 2, 3
 SORTS = [
     (name, actions)

@@ -15,7 +15,13 @@ FEATURES = [
     fs.FourierBasis(1),
     fs.RBF(2),
 ]
-POLICIES = [fs.Softmax(0.5), fs.Greedy(), fs.EpsilonGreedy(0.2), fs.FixedPolicy("uniform")]
+POLICIES = [
+    fs.Softmax(0.5),
+    fs.Greedy(),
+    fs.EpsilonGreedy(0.2),
+    fs.FixedPolicy("uniform"),
+    fs.EpsilonGreedy(0.2, ties="first"),
+]
 STEPS = 60
 
 
@@ -106,9 +112,10 @@ def test_fresh_candidates(name, features, trace_decay):
         assert_same_training(algo, fleet(name), steps=40)
 
 
-def test_angles_of_the_acrobot_and_greedy_ties():
+@pytest.mark.parametrize("policy", [fs.Greedy(), fs.Greedy(ties="first")], ids=repr)
+def test_angles_of_the_acrobot_and_greedy_ties(policy):
     # From zero parameters all values tie at first, and tiles that met the same rewards tie again.
-    algo = fs.FedSARSA(fs.TileCoding(8, 2), fs.Greedy(), 0.5, sync_every=5)
+    algo = fs.FedSARSA(fs.TileCoding(8, 2), policy, 0.5, sync_every=5)
     problem = algo.problem(fleet("Acrobot", angles=True), 120, 2, 1)
     one, two = (
         first_state(problem, np.zeros(problem.features.dim)),

@@ -21,15 +21,20 @@ POLICIES = [
     fs.EpsilonGreedy(0.2),
     fs.FixedPolicy("uniform"),
     fs.FixedPolicy(2),
+    fs.Greedy(ties="first"),
+    fs.EpsilonGreedy(0.2, ties="first"),
 ]
 FEATURES = [fs.OneHot(), fs.ModuloFeatures(3, 2), dense_features(0, STATES, ACTIONS, 4)]
 SCHEDULES = [0.3, fs.LinearDecay(4.0, 8.0), fs.PiecewiseDecay([0.4, 0.1], [15])]
 
 
-def assert_same_training(algo, group, steps, runs=2, seed=5, threads=2):
-    """Train with both engines, round by round, and compare everything after every round."""
+def assert_same_training(algo, group, steps, runs=2, seed=5, threads=2, scale=0.1):
+    """Train with both engines, round by round, and compare everything after every round.
+
+    ``scale`` is the size of the random parameters to begin with; from 0 all values tie.
+    """
     problem = algo.problem(group, steps, runs, seed)
-    theta0 = np.random.default_rng(seed).normal(size=(len(group), problem.features.dim)) * 0.1
+    theta0 = np.random.default_rng(seed).normal(size=(len(group), problem.features.dim)) * scale
     one, two = first_state(problem, theta0), first_state(problem, theta0)
     reference = engines.build("reference", problem, None)
     cpu = engines.build("cpu", problem, threads)
@@ -129,8 +134,40 @@ def test_greedy_ties_are_the_same_ties(seed, agents, sync_every):
     rng = np.random.default_rng(seed)
     transition = np.stack([np.eye(3)[rng.permutation(3)] for _ in range(3)])
     group = fs.Fleet(fs.FiniteMDP(transition, rng.integers(0, 2, size=(3, 3)), 0.5) for _ in range(agents))
-    algo = fs.FedSARSA(fs.OneHot(), fs.Greedy(), 0.1, sync_every)
-    assert_same_training(algo, group, steps=60, seed=seed)
+    for ties in ("share", "first"):
+        algo = fs.FedSARSA(fs.OneHot(), fs.Greedy(ties), 0.1, sync_every)
+        assert_same_training(algo, group, steps=60, seed=seed)
+        assert_same_training(algo, group, steps=60, seed=seed, scale=0.0)
+
+
+def repeated_features():
+    """A table in which actions 0, 2 and 5 have the same features, and so have 1 and 4."""
+    table = np.random.default_rng(0).normal(size=(STATES, 3, 4))
+    return fs.TabularFeatures(table[:, [0, 1, 0, 2, 1, 0]], normalise=True)
+
+
+@pytest.mark.parametrize("policy", [fs.Greedy, lambda ties: fs.EpsilonGreedy(0.2, ties)], ids=["0", "0.2"])
+@pytest.mark.parametrize("features", [*FEATURES, repeated_features()], ids=repr)
+def test_ties_of_both_sorts_from_zero(features, policy):
+    rewards = np.random.default_rng(1).integers(-1, 2, size=(STATES, ACTIONS))
+    for kind in ("dense", "shift"):
+        worlds = fleet(8, agents=3, states=STATES, actions=ACTIONS, kind=kind)
+        transitions = [world.kernel if kind == "shift" else world.transition for world in worlds]
+        group = fs.Fleet(fs.FiniteMDP(transition, rewards, 0.5) for transition in transitions)
+        for ties in ("share", "first"):
+            assert_same_training(fs.FedSARSA(features, policy(ties), 0.5, 4), group, 60, scale=0.0)
+
+
+def test_from_zero_the_first_class_is_evaluated_for_ever():
+    """With rewards that are not negative: what fig:ql of the paper shows."""
+    group = fs.paper.fleet(3, 0.5, 0.5, states=30, actions=20)
+    first = np.arange(20) % 5 == 0
+    greedy = fs.FedSARSA(policy=fs.Greedy(ties="first")).train(group, 500, runs=2)
+    td = fs.FedSARSA(policy=fs.FixedPolicy(first / first.sum())).train(group, 500, runs=2)
+    np.testing.assert_array_equal(greedy.final.values.reshape(2, 5, 5)[:, :, 1:], 0.0)
+    assert (greedy.final.values.reshape(2, 5, 5)[:, :, 0] > 0).all()
+    # The two draw their actions by different sums of probabilities: the same walks all the same.
+    np.testing.assert_allclose(greedy.central, td.central, rtol=0, atol=1e-12)
 
 
 def published_parts():
@@ -201,8 +238,9 @@ def test_greedy_ties_with_many_dense_features(dim):
         features = fs.TabularFeatures((rng.random((4, 4, dim)) < 0.5) * 0.125)
         transition = rng.dirichlet(np.ones(4), size=(4, 4))
         mdp = fs.FiniteMDP(transition, rng.integers(0, 2, (4, 4)), 0.5)
-        algo = fs.FedSARSA(features, fs.Greedy(), 0.1, 5)
-        assert_same_training(algo, fs.Fleet([mdp] * 3), steps=100, seed=seed)
+        for ties in ("share", "first"):
+            algo = fs.FedSARSA(features, fs.Greedy(ties), 0.1, 5)
+            assert_same_training(algo, fs.Fleet([mdp] * 3), steps=100, seed=seed)
 
 
 def test_rounds_in_pieces_are_whole_rounds():

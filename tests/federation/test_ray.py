@@ -13,6 +13,7 @@ import pytest
 
 import fedsarsa as fs
 from fedsarsa.federation import training
+from tests.federation import test_anchors
 from tests.worlds_of_tests import dense_features, fleet
 
 pytestmark = pytest.mark.processes
@@ -53,6 +54,7 @@ CASES = {
         fs.ModuloFeatures(2, 2), fs.Greedy(), 0.2, 5, 0.05, weights=[0.4, 0.1, 0.2, 0.2, 0.1]
     ),
     "averaged": fs.FedSARSA(fs.OneHot(), fs.EpsilonGreedy(0.2), fs.LinearDecay(3.0, 9.0), 6),
+    "ties to the first": fs.FedSARSA(fs.ModuloFeatures(2, 2), fs.Greedy(ties="first"), 0.2, 5),
     "own steps": fs.FedSARSA(dense_features(0, 5, 3, 4), fs.Softmax(1.0), [0.1, 0.2, 0.3, 0.2, 0.1], None),
     "actions drawn anew": fs.FedSARSA(fs.OneHot(), fs.Softmax(1.0), 0.2, 7, redraw_actions=True),
     "failing": fs.FedSARSA(fs.OneHot(), fs.Softmax(1.0), 1e9, 4),
@@ -93,7 +95,8 @@ def test_blocks_of_control_worlds_are_the_whole_fleet(case):
 def test_blocks_of_agents_are_the_whole_federation(case):
     algo = CASES[case]
     group = fleet(2, agents=5)
-    start = np.random.default_rng(0).normal(size=(5, algo.feature_map(group).dim)) * 0.1
+    size = 0.0 if case == "ties to the first" else 0.1  # from 0 all values tie
+    start = np.random.default_rng(0).normal(size=(5, algo.feature_map(group).dim)) * size
     one, two = (
         algo.train(group, 80, runs=2, seed=4, engine=engine, theta0=start, threads=threads)
         for engine, threads in (("reference", None), ("ray", 2))
@@ -102,6 +105,12 @@ def test_blocks_of_agents_are_the_whole_federation(case):
         np.testing.assert_allclose(two.data[name], one.data[name], rtol=1e-12, atol=1e-12, err_msg=name)
     assert (one.failed_at.values >= 0).all() == (case == "failing")
     assert two.data.attrs["engine"] == "ray"
+
+
+@pytest.mark.parametrize("kind", ["finite", "control"])
+def test_numbers_that_were_written_down(kind):
+    parts, numbers = getattr(test_anchors, kind)(), getattr(test_anchors, kind.upper())
+    test_anchors.assert_anchored(parts, numbers, "ray")
 
 
 KILLED = {

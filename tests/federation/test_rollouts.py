@@ -45,6 +45,21 @@ def test_the_learned_policy_may_be_played_as_it_is():
     assert random.mean_return.values == pytest.approx([22.0, 22.0], abs=4.0)  # a coin balances about 22 steps
 
 
+def test_ties_are_broken_as_in_training():
+    group = fs.control.fleet("CartPole", 2)
+    first = fs.FedSARSA(fs.TileCoding(2, 2), fs.EpsilonGreedy(0.1, ties="first"))
+    theta = np.zeros(first.problem(group, 1, 1, 0).features.dim)
+    always = fs.FedSARSA(fs.TileCoding(2, 2), fs.FixedPolicy(0))
+    gyms = fs.GymFleet([fs.GymWorld(world.to_gymnasium) for world in group], 1.0)
+    first_gym, always_gym = (
+        fs.FedSARSA(fs.TileCoding(2, 2, bounds=group.bounds), algo.policy) for algo in (first, always)
+    )
+    for worlds, one, two in ((group, first, always), (gyms, first_gym, always_gym)):
+        played = fs.rollouts(worlds, one, theta, 20)
+        assert played.equals(fs.rollouts(worlds, two, theta, 20, greedy=False))
+        assert not played.equals(fs.rollouts(worlds, one, theta, 20, greedy=False))
+
+
 def test_continuous_actions_are_rolled_out():
     group = fs.control.fleet("Pendulum", 2)
     for actions in (fs.GridActions(3), fs.RandomActions(4)):

@@ -11,6 +11,7 @@ from scipy import stats
 import fedsarsa as fs
 from fedsarsa.federation.engines.cpu import CpuEngine
 from fedsarsa.federation.problem import first_state
+from fedsarsa.learning.policies import improvement
 from tests.worlds_of_tests import dense_features, kernel_of
 
 AGENTS = 40_000
@@ -21,6 +22,8 @@ POLICIES = [
     fs.Softmax(0.004),
     fs.Greedy(),
     fs.EpsilonGreedy(0.3),
+    fs.Greedy(ties="first"),
+    fs.EpsilonGreedy(0.3, ties="first"),
     fs.FixedPolicy("uniform"),
     fs.FixedPolicy([0.0, 0.1, 0.2, 0.3, 0.4]),
 ]
@@ -51,7 +54,7 @@ def test_first_action_and_first_step(policy, features, kind):
     state = first_state(problem, theta)
     engine = CpuEngine(problem)
     engine.start(state)
-    table = policy.probabilities(problem.features.values(theta))
+    table = improvement(policy, problem.features, theta)
 
     assert (state.states == FIRST).all()
     first = np.bincount(state.actions[0], minlength=ACTIONS)

@@ -238,6 +238,11 @@ def test_a_checkpoint_of_another_training_is_refused(tmp_path, monkeypatch):
             other.train(fleet(), 20, runs=1, checkpoint=path)
     with pytest.raises(ValueError, match="got one of another"):
         small().train(fleet(1), 20, runs=1, checkpoint=path)
+    path.unlink()
+    shared, first = (fs.FedSARSA(fs.OneHot(), fs.Greedy(ties), 0.1, 5) for ties in ("share", "first"))
+    shared.train(fleet(), 20, runs=1, checkpoint=path)
+    with pytest.raises(ValueError, match="got one of another"):
+        first.train(fleet(), 20, runs=1, checkpoint=path)
     path.write_text("not a file of ours")
     with pytest.raises(ValueError, match="expected a fedsarsa checkpoint in netCDF"):
         small().train(fleet(), 20, runs=1, checkpoint=path)

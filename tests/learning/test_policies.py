@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 import fedsarsa as fs
+from fedsarsa.learning.policies import greedy, improvement
 
 VALUES = arrays(float, (3, 4), elements=st.floats(-1e6, 1e6))
 POLICIES = [
@@ -12,6 +13,8 @@ POLICIES = [
     fs.Softmax(100.0),
     fs.Greedy(),
     fs.EpsilonGreedy(0.2),
+    fs.Greedy(ties="first"),
+    fs.EpsilonGreedy(0.2, ties="first"),
     fs.FixedPolicy(),
     fs.FixedPolicy(2),
     fs.FixedPolicy([0.1, 0.2, 0.3, 0.4]),
@@ -43,9 +46,62 @@ def test_greedy_shares_ties():
     )
 
 
+def test_ties_to_the_first_class():
+    values = np.array([1.0, 3.0, 3.0, 1.0, 3.0, 3.0])
+    # Without classes every action is one of its own.
+    np.testing.assert_array_equal(fs.Greedy("first").probabilities(values), [0, 1, 0, 0, 0, 0])
+    # Actions 1 and 4 have the same features: they share what the first of the best takes.
+    classes = np.array([0, 1, 2, 0, 1, 2])
+    taken = fs.Greedy("first").probabilities(values, classes=classes)
+    np.testing.assert_array_equal(taken, [0, 0.5, 0, 0, 0.5, 0])
+    mixed = fs.EpsilonGreedy(0.6, "first").probabilities(values, classes=classes)
+    np.testing.assert_allclose(mixed, 0.1 + 0.4 * taken)
+    # Row by row in a table of states.
+    table = fs.Greedy("first").probabilities(np.stack([values, -values, np.zeros(6)]), classes=classes)
+    np.testing.assert_array_equal(table, [taken, [0.5, 0, 0, 0.5, 0, 0], [0.5, 0, 0, 0.5, 0, 0]])
+
+
+def test_the_same_features_give_the_same_policy_however_they_are_written():
+    modulo = fs.ModuloFeatures(2, 3).on(4, 7)
+    table = [[modulo.vector(s, a) for a in range(7)] for s in range(4)]
+    written = fs.TabularFeatures(np.negative(table) * -1.0).on(4, 7)  # with zeros of both signs
+    theta = np.array([0.0, 0.0, 0.0, -1.0, 2.0, 2.0])
+    for ties in ("share", "first"):
+        one, two = (improvement(fs.Greedy(ties), features, theta) for features in (modulo, written))
+        np.testing.assert_array_equal(one, two)
+    # The first of five equal classes of actions: at 0 the first, where 4 and 5 tie the second.
+    np.testing.assert_allclose(one[0], [1 / 3, 0, 0, 1 / 3, 0, 0, 1 / 3])
+    np.testing.assert_allclose(one[1], [0, 1 / 2, 0, 0, 1 / 2, 0, 0])
+
+
+def test_ties_are_told_where_they_are_not_shared():
+    shown = [
+        repr(policy)
+        for ties in ("share", "first")
+        for policy in (fs.Greedy(ties), fs.EpsilonGreedy(ties=ties))
+    ]
+    assert shown == [
+        "Greedy()",
+        "EpsilonGreedy(eps=0.1)",
+        "Greedy(ties='first')",
+        "EpsilonGreedy(eps=0.1, ties='first')",
+    ]
+
+
+def test_a_greedy_policy_breaks_ties_as_the_learned_one():
+    assert greedy(fs.Softmax(2.0)) == fs.Greedy("share")
+    assert greedy(fs.EpsilonGreedy(0.1, "first")) == fs.Greedy("first")
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
+        (lambda: fs.Greedy("last"), "ties must be one of first, share, got 'last'"),
+        (
+            lambda: fs.EpsilonGreedy(0.1, ties="firts"),
+            "ties must be one of first, share, got 'firts'; did you mean 'first'?",
+        ),
+        (lambda: fs.Greedy(None), "ties must be one of first, share, got None"),
         (lambda: fs.Softmax(0), "temperature must be a positive number, got 0"),
         (lambda: fs.Softmax(np.inf), "temperature must be a positive number, got inf"),
         (lambda: fs.EpsilonGreedy(1.5), r"eps must be a number in \[0, 1\], got 1.5"),

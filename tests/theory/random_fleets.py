@@ -43,7 +43,8 @@ def random_policy(rng, states, actions, kind, scale):
         return fs.FixedPolicy(0)
     if kind == "fixed":
         return fs.FixedPolicy(rng.dirichlet(np.ones(actions), size=states))
-    return fs.Greedy() if kind == "greedy" else fs.EpsilonGreedy(0.3)
+    ties = ("share", "first")[rng.integers(2)]
+    return fs.Greedy(ties) if kind == "greedy" else fs.EpsilonGreedy(0.3, ties)
 
 
 @st.composite

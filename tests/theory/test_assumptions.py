@@ -20,6 +20,7 @@ from tests.theory.random_fleets import random_features, random_kernel
         (fs.FixedPolicy(), 0.0),
         (fs.FixedPolicy(1), 0.0),
         (fs.EpsilonGreedy(1.0), 0.0),
+        (fs.EpsilonGreedy(1.0, ties="first"), 0.0),
         (fs.EpsilonGreedy(0.5), math.inf),
         (fs.Greedy(), math.inf),
     ],

@@ -133,10 +133,11 @@ def test_errors_of_trainings_stay_below_their_bounds(seed, agents, discount, apa
 
 
 def test_one_step_theorem_is_false_before_anything_has_mixed():
-    """The paper states Theorem ``thm`` for any t. At t = 0 a start in a good state moves the parameter away.
+    """The paper states Theorem ``thm`` "for any" t: before mixing, a good start moves the parameter away.
 
-    Next states are uniform whatever happens, so chains mix in one step; one parameter, discount 0.2, rewards
-    1 and 0: theta_* = 0.5 / 0.8. From 1.1 and state 0 the first step goes up by alpha (1 - 0.8 * 1.1).
+    That is at t = 0. Next states are uniform whatever happens, so chains mix in one step; one parameter,
+    discount 0.2, rewards 1 and 0: theta_* = 0.5 / 0.8. From 1.1 and state 0 the first step goes up by
+    alpha (1 - 0.8 * 1.1).
     """
     alpha, start = 1e-7, 1.1
     mdp = fs.FiniteMDP(np.full((1, 2, 2), 0.5), [1.0, 0.0], 0.2, initial=[1.0, 0.0])
@@ -151,6 +152,30 @@ def test_one_step_theorem_is_false_before_anything_has_mixed():
     assert error[1] > (1 - alpha * c.w) * error[0] + added
     assert (error <= found.curve).all()
     assert found["thm"].printed < found["thm"].bound
+
+
+def test_before_mixing_no_constants_of_lower_order_than_one_over_alpha_will_do():
+    """The same start with ever smaller steps: whatever w > 0 and C_2, C_3, C_4 = o(1 / alpha) are.
+
+    Theorem ``thm`` allows an increase of at most alpha (alpha C_2 + alpha^2 C_3 + alpha^3 C_4), for one agent
+    and even with w = 0. The first step brings 2 alpha (1.1 - 0.625) (1 - 0.8 * 1.1) and more: what is in
+    brackets would have to stay above 0.114, and goes to 0 with all constants that are o(1 / alpha).
+    """
+    start, needed = 1.1, 2 * (1.1 - 0.625) * (1 - 0.8 * 1.1)
+    mdp = fs.FiniteMDP(np.full((1, 2, 2), 0.5), [1.0, 0.0], 0.2, initial=[1.0, 0.0])
+    printed = []
+    for alpha in (1e-6, 1e-7, 1e-8, 1e-9):
+        algo = fs.FedSARSA(fs.ModuloFeatures(1, 1), fs.FixedPolicy(), alpha, 1)
+        c = constants([mdp], algo)
+        assert c.alpha_0 <= c.alpha_limit  # the theorem's conditions hold
+        error = exact_errors(fs.Fleet([mdp]), algo, 1, [start], c.theta_star)
+        increase = (error[1] - error[0]) / alpha
+        assert increase >= needed - 1e-6  # rounding of 1e-16 over alpha
+        printed.append(alpha * c.C_2 + alpha**2 * c.C_3 + alpha**3 * c.C_4)
+    # The printed ones are of that kind: powers of log(1 / alpha).
+    assert (np.diff(printed) < 0).all()
+    assert printed[-1] < 0.01 * printed[0]
+    assert printed[-1] < needed
 
 
 def test_bounds_of_a_simulated_training():

@@ -12,7 +12,14 @@ from fedsarsa.federation.problem import first_state
 from fedsarsa.theory.candidates import among_draws
 from tests.worlds_of_tests import dense
 
-POLICIES = [fs.Softmax(1.0), fs.Softmax(0.001), fs.Greedy(), fs.EpsilonGreedy(0.3), fs.FixedPolicy()]
+POLICIES = [
+    fs.Softmax(1.0),
+    fs.Softmax(0.001),
+    fs.Greedy(),
+    fs.EpsilonGreedy(0.3),
+    fs.FixedPolicy(),
+    fs.EpsilonGreedy(0.3, ties="first"),
+]
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=repr)

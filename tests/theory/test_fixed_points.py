@@ -158,6 +158,16 @@ def test_greedy_without_a_fixed_point_says_what_was_tried():
         assert (values.argmax(axis=1) != choice).any()
 
 
+def test_with_ties_to_the_first_class_it_is_td_of_that_class():
+    """From 0 with rewards that are not negative no other class is ever better."""
+    mdp = fs.paper.nominal(3, states=20, actions=10)
+    first = np.arange(10) % 5 == 0
+    found = fixed_point(mdp, fs.ModuloFeatures(5, 5), fs.Greedy(ties="first"))
+    td = fixed_point(mdp, fs.ModuloFeatures(5, 5), fs.FixedPolicy(first / first.sum()))
+    np.testing.assert_allclose(found, td, rtol=0, atol=1e-12)
+    assert (found.reshape(5, 5)[:, 0] > 0).all()
+
+
 def test_greedy_with_a_fixed_point():
     fleet, _ = case(5)
     theta = fixed_point(fleet[0], fs.OneHot(), fs.Greedy())

@@ -57,14 +57,67 @@ def test_small_fleets_begin_large_ones():
         np.testing.assert_array_equal(one.reward, two.reward)
 
 
-def test_rows_that_lose_all_mass_are_drawn_again():
+@pytest.mark.parametrize("scheme", ["released", "symmetric"])
+def test_rows_that_lose_all_mass_are_drawn_again(scheme):
     for seed in range(20):
-        fleet = fs.paper.fleet(5, 2.0, 1.0, seed=seed, states=2, actions=2)
+        fleet = fs.paper.fleet(5, 2.0, 1.0, seed=seed, scheme=scheme, states=2, actions=2)
         assert all(np.isfinite(world.kernel.P0).all() for world in fleet)
 
 
 def test_no_heterogeneity_is_one_world():
-    assert len(fs.paper.fleet(7, 0, 0).worlds) == 1
+    for scheme in ("released", "calibrated", "symmetric"):
+        assert len(fs.paper.fleet(7, 0, 0, scheme=scheme).worlds) == 1
+
+
+@pytest.mark.parametrize(("eps_p", "eps_r"), [(0.5, 0.3), (1.0, 1.0), (2.0, 2.0), (0.0, 1.0), (1.0, 0.0)])
+def test_symmetric_perturbations_by_their_definition(eps_p, eps_r):
+    seed = 1
+    fleet = fs.paper.fleet(5, eps_p, eps_r, seed=seed, scheme="symmetric")
+    nominal = fs.paper.nominal(seed)
+    np.testing.assert_array_equal(fleet[0].kernel.P0, nominal.kernel.P0)
+    np.testing.assert_array_equal(fleet[0].reward, nominal.reward)
+    for agent in (1, 3):
+        rng = np.random.default_rng([seed, agent])
+        plus, signs = rng.random(100) < 0.5, np.where(rng.random((100, 100)) < 0.5, 1, -1)
+        assert 25 < plus.sum() < 75
+        for partner, way in ((agent, 1), (agent + 1, -1)):
+            factors = [1 + way * eps_r if one else 1 - way * eps_r for one in plus]
+            np.testing.assert_allclose(fleet[partner].reward, nominal.reward * factors)
+            for s in range(100):
+                mean = sum(p * u for p, u in zip(nominal.kernel.P0[s], signs[s], strict=True))
+                row = [
+                    max(p * (1 + way * eps_p * (u - mean)), 0)
+                    for p, u in zip(nominal.kernel.P0[s], signs[s], strict=True)
+                ]
+                np.testing.assert_allclose(fleet[partner].kernel.P0[s], np.array(row) / sum(row), atol=1e-15)
+
+
+@pytest.mark.parametrize("agents", [1, 2, 3, 4, 9, 20])
+@pytest.mark.parametrize("level", [0.1, 0.5, 1.0, 2.0])
+def test_symmetric_worlds_have_the_nominal_mean(agents, level):
+    fleet = fs.paper.fleet(agents, level, level, seed=2, scheme="symmetric")
+    nominal, central = fleet[0], fleet.central()
+    assert len(fleet) == agents
+    # The last of an even number has no partner.
+    assert len(fleet.worlds) == agents - (agents % 2 == 0)
+    np.testing.assert_allclose(central.reward, nominal.reward, rtol=0, atol=1e-12)
+    off = np.abs(central.kernel.P0 - nominal.kernel.P0).sum(axis=1).max()
+    # Over eight seeds: at most 0.084 at level 1 and 0.33 at level 2, where half the entries are clipped.
+    assert off < {0.1: 1e-12, 0.5: 1e-12, 1.0: 0.1, 2.0: 0.4}[level]
+    if agents > 2:
+        released = fs.paper.fleet(agents, level, level, seed=2).central()
+        assert off < 0.6 * np.abs(released.kernel.P0 - nominal.kernel.P0).sum(axis=1).max()
+        assert np.abs(released.reward - nominal.reward).max() > 0.3 * level * 10
+        assert fleet.eps_r == pytest.approx(2 * level / (1 + level))
+        assert fleet.eps_p == pytest.approx(2 * min(level, 1), abs=0.01)
+
+
+def test_symmetric_fleets_of_odd_numbers_begin_larger_ones():
+    small, large = (fs.paper.fleet(n, seed=5, scheme="symmetric", states=20, actions=5) for n in (5, 8))
+    for one, two in zip(small, large, strict=False):
+        np.testing.assert_array_equal(one.kernel.P0, two.kernel.P0)
+        np.testing.assert_array_equal(one.reward, two.reward)
+    assert large[7] is large[0]
 
 
 @pytest.mark.parametrize("agents", [2, 3, 10])
@@ -95,7 +148,7 @@ def test_three_calibrated_agents_reach_the_largest_level():
         ({"agents": 1}, "eps_p = 1 cannot be reached by 1 calibrated agents; expected at most 0.0"),
         (
             {"scheme": "calibrate"},
-            "scheme must be one of calibrated, released, got 'calibrate'; did you mean 'calibrated'",
+            "scheme must be one of .*, symmetric, got 'calibrate'; did you mean 'calibrated'",
         ),
         ({"eps_p": -1}, r"eps_p must be a number in \[0, 2\], got -1"),
         ({"eps_r": 3}, r"eps_r must be a number in \[0, 2\], got 3"),

@@ -44,24 +44,29 @@ class SoftmaxSection(Section):
 
 
 class GreedySection(Section):
-    """Greedy policy: on-policy federated Q-learning."""
+    """Greedy policy: on-policy federated Q-learning.
+
+    ``ties`` are equal values: all of them "share" the mass, or the "first" class of equal features takes it.
+    """
 
     kind: Literal["greedy"]
+    ties: Literal["share", "first"] = "share"
 
     def build(self) -> policies.Policy:
         """The policy."""
-        return policies.Greedy()
+        return policies.Greedy(self.ties)
 
 
 class EpsilonGreedySection(Section):
-    """Epsilon-greedy policy."""
+    """Epsilon-greedy policy; ``ties`` as for the greedy one."""
 
     kind: Literal["epsilon-greedy"]
     eps: float = 0.1
+    ties: Literal["share", "first"] = "share"
 
     def build(self) -> policies.Policy:
         """The policy."""
-        return policies.EpsilonGreedy(self.eps)
+        return policies.EpsilonGreedy(self.eps, self.ties)
 
 
 class FixedSection(Section):

@@ -28,7 +28,7 @@ class PaperFleet(Section):
     eps_p: float = Field(default=1.0, ge=0, le=2)
     eps_r: float = Field(default=1.0, ge=0, le=2)
     seed: int = Field(default=0, ge=0)
-    scheme: Literal["released", "calibrated"] = "released"
+    scheme: Literal["released", "calibrated", "symmetric"] = "released"
     states: int = Field(default=100, ge=2)
     actions: int = Field(default=100, ge=1)
     discount: float = Field(default=0.2, ge=0, lt=1)

@@ -14,7 +14,7 @@ from fedsarsa.experiments import config as configs
 from fedsarsa.federation.episodic import EpisodicProblem
 from fedsarsa.federation.history import History
 from fedsarsa.federation.rollout import Player
-from fedsarsa.learning.policies import Greedy
+from fedsarsa.learning.policies import greedy
 from fedsarsa.worlds.control import ControlWorld
 from fedsarsa.worlds.gym import GymFleet, close
 
@@ -54,7 +54,7 @@ def play(
     theta = (history.local[run, agent] if local else history.final[run]).values
     if not np.isfinite(theta).all():
         raise ValueError(f"{path}: the parameters of run {run} are not finite")
-    player = Player(problem, problem.policy if softmax else Greedy(), theta, seed, agent)
+    player = Player(problem, problem.policy if softmax else greedy(problem.policy), theta, seed, agent)
     return film(problem, player, agent)
 
 

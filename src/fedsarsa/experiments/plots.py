@@ -25,6 +25,7 @@ LETTERS_PER_INCH, LETTERS_OF_A_LINE = 12.5, 7  # of a legend's text, and of the 
 ERROR = r"error $\|\bar\theta_t - \theta_{\mathrm{ref}}\|^2$"
 STEPS = "steps per agent, $t$"
 BAND: dict[str, Any] = {"color": "grey", "linewidth": 6, "alpha": 0.3}
+DOTS: dict[str, Any] = {"marker": "o", "markersize": 3}
 PREDICTED: dict[str, Any] = {"color": "black", "linewidth": 0.7, "linestyle": (0, (4, 2))}
 
 

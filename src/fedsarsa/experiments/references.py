@@ -4,13 +4,16 @@ import threading
 from functools import lru_cache
 from pathlib import Path
 
+import numpy as np
+
 from fedsarsa import theory
 from fedsarsa._checks import Floats
 from fedsarsa.experiments.algorithm import FeaturesSection, PolicySection
 from fedsarsa.experiments.config import Config, FleetSection, PaperFleet, finite
 from fedsarsa.federation.fedsarsa import FedSARSA
-from fedsarsa.learning.policies import EpsilonGreedy, Greedy
+from fedsarsa.learning.policies import EpsilonGreedy, Greedy, improvement
 from fedsarsa.learning.step_sizes import LinearDecay
+from fedsarsa.theory.operators import operators
 from fedsarsa.worlds.fleet import Fleet
 
 # The long run of one agent for policies that jump: its step sizes 4 / (w (1 + t + a)), its length, and a seed
@@ -25,8 +28,10 @@ _alone = threading.Lock()
 def reference(config: Config, folder: Path) -> Floats | None:
     """theta_ref (d,) of a configuration whose files are in ``folder``; None where agent 0 has none.
 
-    The exact fixed point of agent 0; for greedy and epsilon-greedy policies, which may have none or many,
-    the average theta-tilde of a long run of agent 0 alone with decaying step sizes.
+    The exact fixed point of agent 0. Greedy and epsilon-greedy policies may have none or many. Where the
+    policy at 0 is also the policy at its own fixed point, it is that one: learners begin with that policy
+    and keep it. (So it is with ties to the first class, if no reward is negative.) Elsewhere it is the
+    average theta-tilde of a long run of agent 0 alone with decaying step sizes.
     """
     fleet = config.fleet
     if isinstance(fleet, PaperFleet):  # agent 0 is the nominal world at every level
@@ -45,6 +50,11 @@ def _reference(
             return theory.fixed_point(world, phi, gamma)
         except ValueError:  # no solution, or a chain with several recurrent classes
             return None
+    table = phi.on(world.states, world.actions)
+    first = improvement(gamma, table, np.zeros(table.dim))
+    kept: Floats = operators(world, table, first).solve()
+    if (improvement(gamma, table, kept) == first).all():
+        return kept
     algo = FedSARSA(phi, gamma, DECAY)
     history = algo.train(Fleet([world]), LONG_RUN, runs=1, seed=SEED, threads=1, record_every=LONG_RUN)
     long_run: Floats = history.averaged.values[0]

@@ -53,6 +53,16 @@ def floor(error: xr.DataArray) -> xr.DataArray:
     return error.sel(t=slice((1 - TAIL) * float(error["t"][-1]), None)).mean("t")
 
 
+def floor_around(cell: xr.Dataset, reference: Floats, point: Floats) -> xr.DataArray:
+    """The floor (run,) of squared distances to another ``point`` than the ``reference`` of ``cell.error``.
+
+    ||x - p||^2 = ||x - r||^2 + 2 (x - r)'(r - p) + ||r - p||^2, and means of x are in ``cell.late``.
+    """
+    start = xr.DataArray(reference, dims="d")
+    moved = start - xr.DataArray(point, dims="d")
+    return floor(cell["error"]) + 2 * (cell["late"] - start).dot(moved) + moved.dot(moved)
+
+
 def ratio(top: xr.DataArray, bottom: xr.DataArray) -> Estimate:
     """The mean of ``top`` over that of ``bottom``, runs paired where they share random numbers.
 

@@ -20,10 +20,10 @@ from fedsarsa.federation.engines.stepping import Failure, Here
 from fedsarsa.federation.episodic import EpisodicProblem, flock
 from fedsarsa.federation.fedsarsa import FedSARSA, checked
 from fedsarsa.federation.options import EpisodicFleet, any_fleet
-from fedsarsa.learning import episodic, random
+from fedsarsa.learning import episodic, policies, random
 from fedsarsa.learning.boxes import Integers
 from fedsarsa.learning.episodic_layout import Desk, Model, desk
-from fedsarsa.learning.policies import Greedy, Policy
+from fedsarsa.learning.policies import Policy
 from fedsarsa.worlds.control import ControlFleet, dynamics
 from fedsarsa.worlds.control.world import pack
 from fedsarsa.worlds.gym import GymFleet
@@ -51,7 +51,7 @@ def rollouts(
     episodes : int
         Episodes per agent.
     greedy : bool
-        Take the best action; otherwise act by ``algo.policy``, as in training.
+        Take the best action, ties broken as ``algo.policy`` does; otherwise act by it, as in training.
 
     Returns
     -------
@@ -69,7 +69,7 @@ def rollouts(
     if not isinstance(problem, EpisodicProblem):
         raise TypeError(f"rollouts are for control worlds and GymFleet, got {fleet!r}; use fs.evaluate")
     parameters = parameters_of(problem, theta)
-    policy: Policy = Greedy() if greedy else problem.policy
+    policy: Policy = policies.greedy(problem.policy) if greedy else problem.policy
     play = _play_control if isinstance(fleet, ControlFleet) else _play_gym
     returns, lengths = play(problem, policy, parameters)
     margin = np.full(len(fleet), math.nan)

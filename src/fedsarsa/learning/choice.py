@@ -83,14 +83,19 @@ def weigh(tables: Tables, classes: int, values: Floats, weights: Floats) -> None
         for c in range(classes):
             weights[c] = tables.counts[c] * math.exp((values[c] - best) / tables.parameter)
         return
-    tied = 0.0
+    tied, leader = 0.0, -1  # actions that share the greedy mass, and the first class of them
     for c in range(classes):
-        if values[c] == best:
-            tied += tables.counts[c]
+        takes = values[c] == best
+        if takes and leader < 0:
+            leader = c
+        if takes and tables.ties_first:
+            takes = tables.alike[c] == tables.alike[leader]
+        weights[c] = tables.counts[c] if takes else 0.0
+        tied += weights[c]
     explore = tables.parameter if tables.policy == EPSILON_GREEDY else 0.0
     floor = explore / np.float64(np.int64(tables.actions))
     for c in range(classes):
-        mass = floor + (1.0 - explore) / tied if values[c] == best else floor
+        mass = floor + (1.0 - explore) / tied if weights[c] > 0.0 else floor
         weights[c] = tables.counts[c] * mass
 
 

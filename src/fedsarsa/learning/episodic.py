@@ -85,13 +85,13 @@ def weigh(model: Model, q: Floats, mass: Floats) -> float:
             mass[c] = math.exp((q[c] - best) / model.parameter)
             total += mass[c]
         return total
-    tied = 0.0
+    tied = 0.0  # candidates that share the greedy mass
     for c in range(actions):
-        if q[c] == best:
-            tied += 1.0
+        mass[c] = 1.0 if q[c] == best and not (model.ties_first and tied > 0.0) else 0.0
+        tied += mass[c]
     explore = model.parameter if model.policy == EPSILON_GREEDY else 0.0
     for c in range(actions):
-        mass[c] = explore / actions + ((1.0 - explore) / tied if q[c] == best else 0.0)
+        mass[c] = explore / actions + ((1.0 - explore) / tied if mass[c] > 0.0 else 0.0)
         total += mass[c]
     return total
 

@@ -8,14 +8,15 @@ from numpy.typing import NDArray
 from fedsarsa._checks import Floats
 from fedsarsa.learning.boxes import BoxMap, Coefficients, Integers
 from fedsarsa.learning.policies import EpsilonGreedy, FixedPolicy, Greedy, Policy, Softmax
-from fedsarsa.learning.tables import EPSILON_GREEDY, FIXED, GREEDY, SOFTMAX
+from fedsarsa.learning.tables import EPSILON_GREEDY, FIXED, GREEDY, SOFTMAX, ties_first
 
 
 class Model(NamedTuple):
     """Features, policy and options of the step.
 
     ``inputs`` counts the features' inputs, the action among them if ``joint``. ``numbers`` (A,) are the
-    actions as numbers; if joint they are drawn afresh between ``action_low`` and ``action_high``.
+    actions as numbers; if joint they are drawn afresh between ``action_low`` and ``action_high``. With
+    ``ties_first`` the first of the best candidates takes the mass of a greedy choice.
     """
 
     basis: Coefficients
@@ -30,6 +31,7 @@ class Model(NamedTuple):
     action_high: float
     policy: int
     parameter: float
+    ties_first: bool
     masses: Floats
     discount: float
     trace_decay: float
@@ -100,6 +102,7 @@ def model(
         action_high=action_bounds[1],
         policy=codes[type(policy)],
         parameter=float(parameter),
+        ties_first=ties_first(policy),
         masses=masses,
         discount=discount,
         trace_decay=trace_decay,

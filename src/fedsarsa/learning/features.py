@@ -7,6 +7,7 @@ engine understands: `Aggregation` (one active parameter per pair) or `DenseTable
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -45,6 +46,11 @@ class Aggregation:
         return (int(self.rows.max()) + 1) * self.width
 
     @property
+    def classes(self) -> NDArray[np.int64]:
+        """Class of each action, (A,): those of one group have the same features in every state."""
+        return self.columns
+
+    @property
     def order(self) -> NDArray[np.int64]:
         """Actions in the order in which policies draw them: group by group, (A,)."""
         return np.argsort(self.columns, kind="stable")
@@ -80,6 +86,11 @@ class DenseTable:
         return self.table.shape[2]
 
     @property
+    def classes(self) -> NDArray[np.int64]:
+        """Class of each action, (A,): those of one class have the same features in every state."""
+        return _alike(self)
+
+    @property
     def order(self) -> NDArray[np.int64]:
         """Actions in the order in which policies draw them, (A,)."""
         return np.arange(self.table.shape[1])
@@ -105,6 +116,14 @@ class DenseTable:
     def vector(self, state: int, action: int) -> Floats:
         """phi(s, a), (d,)."""
         return self.table[state, action]
+
+
+@lru_cache(maxsize=128)  # the reference engine asks at every step
+def _alike(features: DenseTable) -> NDArray[np.int64]:
+    """The first action with the same features in every state, for each action, (A,)."""
+    first: dict[bytes, int] = {}
+    vectors = np.moveaxis(features.table, 1, 0) + 0.0  # no -0.0, which is 0.0 in other bytes
+    return np.array([first.setdefault(own.tobytes(), a) for a, own in enumerate(vectors)])
 
 
 def _summed(vectors: Floats, theta: Floats) -> Floats:

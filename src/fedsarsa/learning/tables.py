@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from fedsarsa._checks import Floats
 from fedsarsa._numba import U64
 from fedsarsa.learning.features import Aggregation, FeatureMap
-from fedsarsa.learning.policies import EpsilonGreedy, FixedPolicy, Greedy, Policy, Softmax
+from fedsarsa.learning.policies import FIRST, EpsilonGreedy, FixedPolicy, Greedy, Policy, Softmax
 from fedsarsa.worlds import alias
 from fedsarsa.worlds.fleet import Fleet
 
@@ -23,8 +23,10 @@ class Tables(NamedTuple):
     ``turns[w] * rotation[a]`` is added to what is drawn from it.
     ``reward`` is (W, ...) with a stride per index, 0 where it does not depend on it.
     Features: an aggregation has ``rows`` (S,), ``columns`` (A,); otherwise ``dense`` is (S, d, A).
-    Actions stand in ``order`` class by class: class c has ``counts[c]`` members from ``first[c]`` on.
-    Policy: one of the codes above, its number, and for a fixed one ``cumulative`` (S, A) in that order.
+    Actions stand in ``order`` class by class: class c has ``counts[c]`` members from ``first[c]`` on. Dense
+    features have a class per action; ``alike[c]`` is the first with the same features.
+    Policy: one of the codes above, its number, whether ties go to the first class and those alike, and for a
+    fixed policy ``cumulative`` (S, A) in that order.
     """
 
     states: int
@@ -48,9 +50,11 @@ class Tables(NamedTuple):
     counts: Floats
     first: NDArray[np.uint32]
     order: NDArray[np.uint32]
+    alike: NDArray[np.uint32]
     dense: Floats
     policy: int
     parameter: float
+    ties_first: bool
     cumulative: Floats
 
 
@@ -90,11 +94,18 @@ def tabulate(fleet: Fleet, features: FeatureMap, policy: Policy) -> Tables:
         counts=counts.astype(float),
         first=(np.cumsum(counts) - counts).astype(np.uint32),
         order=features.order.astype(np.uint32),
+        alike=np.asarray(np.arange(width) if dense.size == 0 else features.classes, dtype=np.uint32),
         dense=dense,
         policy=code,
         parameter=parameter,
+        ties_first=ties_first(policy),
         cumulative=cumulative,
     )
+
+
+def ties_first(policy: Policy) -> bool:
+    """Whether the first of equal values takes the mass of a greedy choice."""
+    return isinstance(policy, Greedy | EpsilonGreedy) and policy.ties == FIRST
 
 
 def _alias(fleet: Fleet) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fedsarsa._checks import Floats
 from fedsarsa.learning.features import Aggregation, FeatureMap
-from fedsarsa.learning.policies import Policy, Softmax
+from fedsarsa.learning.policies import FixedPolicy, Policy, Softmax
 from fedsarsa.theory.stationary import one_class
 from fedsarsa.worlds.finite import FiniteMDP
 from fedsarsa.worlds.kernels import ShiftKernel
@@ -64,7 +64,7 @@ class Classes:
     def probabilities(self, values: Floats) -> Floats:
         """pi(c | s), (..., C, S), for ``values`` Q(s, c) of the same shape."""
         each = np.swapaxes(values[..., self.of, :], -1, -2)  # (..., S, A)
-        pi = np.broadcast_to(self.policy.probabilities(each), each.shape)
+        pi = np.broadcast_to(self.policy.probabilities(each, classes=self.features.classes), each.shape)
         return np.ascontiguousarray(np.swapaxes(pi @ self.member, -1, -2))
 
     def at(self, theta: Floats) -> "Point":
@@ -81,9 +81,11 @@ def classes(features: FeatureMap, policy: Policy, states: int, actions: int) -> 
             phi[c, np.arange(states), features.rows * width + c] = 1.0
     else:
         of, phi = np.arange(actions), np.ascontiguousarray(np.moveaxis(features.table, 1, 0))
-    start = np.broadcast_to(policy.probabilities(np.zeros((states, actions))), (states, actions))
-    total = (start @ np.eye(len(phi))[of])[:, of]
-    share = np.divide(start, total, out=np.zeros_like(total), where=total > 0).T
+    # Within a class a fixed policy says who is chosen; the others choose all alike.
+    alike = np.ones((states, actions))
+    chosen = policy.table(states, actions) if isinstance(policy, FixedPolicy) else alike
+    total = (chosen @ np.eye(len(phi))[of])[:, of]
+    share = np.divide(chosen, total, out=np.zeros_like(total), where=total > 0).T
     slope = 1 / policy.temperature if isinstance(policy, Softmax) and actions > 1 else 0.0
     return Classes(features, policy, of, share, phi, slope)
 

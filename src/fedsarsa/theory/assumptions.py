@@ -15,6 +15,9 @@ from fedsarsa.worlds.kernels import Kernel, ShiftKernel
 
 # Any rho above the true one is valid too; this one keeps logarithms finite where rows are all equal.
 LEAST_RHO = 1e-6
+# sigma = sigma' + 2 of eq:sigma exceeds this whatever m >= 1 and rho are chosen: n = 0 asks for m = 1, and
+# then sigma' = 1 / (1 - rho) > 1; otherwise sigma' > n >= 1.
+LEAST_SIGMA = 3.0
 # How many steps ahead to look for a contraction where single steps give none.
 LOOK_AHEAD = 200
 
@@ -29,7 +32,8 @@ def lipschitz(policy: Policy, actions: int) -> float:
     the temperature, which is at most its standard deviation, at most max |x_a| <= ||x||. Two actions
     with features e and -e attain it.
     """
-    if actions == 1 or isinstance(policy, FixedPolicy) or policy == EpsilonGreedy(1.0):
+    uniform = isinstance(policy, EpsilonGreedy) and policy.eps == 1
+    if actions == 1 or isinstance(policy, FixedPolicy) or uniform:
         return 0.0
     return 1 / policy.temperature if isinstance(policy, Softmax) else math.inf
 

@@ -79,7 +79,8 @@ def among_draws(policy: Policy, count: int, values: Floats) -> Floats:
     A softmax, with weights w(a) = exp(values(a) / temperature), takes a with the chance
     M / A E[w(a) / (w(a) + w(a_2) + ... + w(a_M))]. Since 1 / x is the integral of exp(-x t) over t > 0, that
     is the integral of M / A w(a) exp(-w(a) t) F(t)^(M - 1), where F(t) is the mean of exp(-w t) over all
-    actions. A greedy choice takes the best draw, which is an order statistic.
+    actions. A greedy choice takes the best draw, which is an order statistic; draws are exchangeable, so it
+    makes no difference whether ties share the mass or the first takes it.
     """
     if isinstance(policy, FixedPolicy):  # it knows candidates by their number, and all are drawn alike
         return np.full(len(values), 1 / len(values))

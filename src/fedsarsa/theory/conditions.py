@@ -8,6 +8,7 @@ import numpy as np
 from fedsarsa._checks import Floats
 from fedsarsa.federation.problem import Problem
 from fedsarsa.learning.features import Aggregation
+from fedsarsa.theory.assumptions import LEAST_SIGMA
 from fedsarsa.theory.recursion import Scale, printed_step_limit, step_limit
 
 
@@ -59,6 +60,9 @@ def check(
     smooth = math.inf if s.H * s.sigma == 0 else s.w / (s.H * s.sigma)
     limit, printed = step_limit(s, float(alphas[-1]) / alpha), printed_step_limit(s)
     norm = math.nan if points is None else float(np.linalg.norm(points, axis=1).max())
+    # Other choices of m, rho and G are valid too, but sigma > 3, and G is at least the norm of fixed points.
+    least_H = problem.fleet.reward_cap + (1 + s.discount) * norm
+    any_choice = math.inf if least_H == 0 else s.w / (least_H * LEAST_SIGMA)
     needs_radius = problem.radius is None and not isinstance(problem.features, Aggregation)
     dim = problem.features.dim
     conditions = [
@@ -89,7 +93,8 @@ def check(
             s.L,
             smooth,
             s.L == 0 or s.L * s.H * s.sigma <= s.w,
-            f"L = {s.L:.3g} must be at most w / (H sigma) = {smooth:.3g} (asmp:lip)",
+            f"L = {s.L:.3g} must be at most w / (H sigma) = {smooth:.3g} (asmp:lip) with H = {s.H:.3g} and "
+            f"sigma = {s.sigma:.3g} as chosen here, and below {any_choice:.3g} with any valid choice",
         ),
         Condition(
             "projection",

@@ -12,6 +12,7 @@ from fedsarsa._checks import Floats
 from fedsarsa.federation.fedsarsa import FedSARSA, checked
 from fedsarsa.federation.problem import Problem
 from fedsarsa.learning.features import Aggregation
+from fedsarsa.learning.policies import improvement
 from fedsarsa.theory.assumptions import lipschitz, mixing, mixing_rate, perturbation
 from fedsarsa.theory.conditions import Condition, check
 from fedsarsa.theory.contraction import contraction
@@ -224,7 +225,7 @@ def _at_fixed_points(
     features, policy = problem.features, algo.policy
     try:
         points = np.array([fixed_point(world, algo.features, policy) for world in worlds])
-        policies = [policy.probabilities(features.values(theta)) for theta in points]
+        policies = [improvement(policy, features, theta) for theta in points]
         each = [operators(world, features, pi) for world, pi in zip(worlds, policies, strict=True)]
     except ValueError as error:  # no fixed point, or more than one recurrent class
         unknown = np.full(len(worlds), math.nan)

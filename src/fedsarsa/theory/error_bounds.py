@@ -1,9 +1,11 @@
 """Bounds on the error of a training: Theorem ``thm`` and its corollaries.
 
-They follow the repaired recursion of `fedsarsa.theory.recursion`. Two more places are repaired here:
-``cor:err-con`` loses a factor 2 between its last two lines (the floor around theta_*^(i) is twice that around
-theta_*), and ``cor:err-dec`` is printed up to constants (those its proof shows miss a factor 2 each, C
-being about half of (T+1)^2); here it is the weighted average of the recursion itself.
+They follow the repaired recursion of `fedsarsa.theory.recursion`. In two more places the proof does not give
+the printed constant. In ``cor:err-con`` a factor 2 is lost between its last two lines: the floor around
+theta_*^(i) is twice that around theta_*. ``cor:err-dec`` is stated up to constants. The last line but one of
+its proof shows some: with C >= (T+1)^2 / 2 the step before gives 16 for C_2 where 8 is printed, and for C_4
+256 pi^2 / 6, by the sum of 1 / (t+1)^2, where 256 is printed. Here it is the weighted average of the
+recursion itself.
 """
 
 import math

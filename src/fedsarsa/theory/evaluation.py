@@ -10,6 +10,7 @@ from fedsarsa import _checks
 from fedsarsa._blas import single_threaded
 from fedsarsa._checks import Floats
 from fedsarsa.federation.fedsarsa import FedSARSA, checked
+from fedsarsa.learning.policies import improvement
 from fedsarsa.theory.stationary import long_run_distribution
 from fedsarsa.worlds.finite import FiniteMDP
 from fedsarsa.worlds.fleet import Fleet, as_fleet
@@ -45,10 +46,10 @@ def evaluate(fleet: Fleet | Sequence[FiniteMDP], algo: FedSARSA, theta: ArrayLik
         )
     optimal = np.array([optimal_return(world) for world in fleet.worlds])[fleet.world_of]
     if parameters.ndim == 1:
-        policy = algo.policy.probabilities(features.values(parameters))
+        policy = improvement(algo.policy, features, parameters)
         each = np.array([returns(world, policy) for world in fleet.worlds])[fleet.world_of]
     else:
-        policies = (algo.policy.probabilities(features.values(own)) for own in parameters)
+        policies = (improvement(algo.policy, features, own) for own in parameters)
         each = np.array([returns(*pair) for pair in zip(fleet, policies, strict=True)])
     return xr.Dataset(
         {

@@ -130,7 +130,7 @@ class _Search:
 
     def each(self, theta: Floats) -> list[Operators]:
         """The operators of every world at ``theta``."""
-        pi = self.policy.probabilities(self.features.values(theta))
+        pi = policies.improvement(self.policy, self.features, theta)
         return [operators(world, self.features, pi) for world in self.worlds]
 
     @property

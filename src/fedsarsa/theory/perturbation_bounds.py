@@ -7,6 +7,7 @@ from scipy.spatial.distance import pdist
 
 from fedsarsa._checks import Floats
 from fedsarsa.federation.fedsarsa import FedSARSA
+from fedsarsa.learning.policies import improvement
 from fedsarsa.theory.constants import Constants
 from fedsarsa.theory.inequality import FIXED, MIXING, SMOOTH, Bound, failing, stated
 from fedsarsa.theory.operators import Operators, operators
@@ -24,7 +25,7 @@ def of_worlds(fleet: Fleet, algo: FedSARSA, c: Constants) -> list[Bound]:
     """
     features = algo.feature_map(fleet)
     theta = np.zeros(features.dim) if c.theta_star is None else c.theta_star
-    pi = algo.policy.probabilities(features.values(theta))
+    pi = improvement(algo.policy, features, theta)
     fails = failing(c, MIXING)
     each: list[Operators] | None = None
     try:

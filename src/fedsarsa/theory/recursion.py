@@ -1,7 +1,7 @@
 """The constants of one step of the analysis (Sections ``sec:use-lem`` and ``sec:thm-pf``).
 
-Two sets are computed. *Printed* is the paper's. *Repaired* mends places where its proof does not go
-through as written; bounds use it:
+Two sets are computed. *Printed* is the paper's. In some places the proof does not give the printed constant;
+*repaired* holds what it gives there, and bounds use it:
 
 - ``H_3`` of the proof: Young's inequality for 2 x (4 y) leaves 16 y^2 / beta, not 4 y^2 / beta, so C_3
   holds 17 C_prog^2 instead of 5 C_prog^2.
@@ -13,8 +13,11 @@ through as written; bounds use it:
   tau is one longer.
 - Corollary ``cor:msv`` needs the variance bound since t - tau, and that bound looks back tau steps more (its
   V is not increasing as claimed: with less to look back on, the mixing term is larger). So the
-  recursion holds from t = 2 (tau + K) on, not "for any t": before that nothing has mixed, and an unlucky
-  start can move the parameter away at first order in the step size.
+  recursion holds from t = 2 (tau + K) on, and not, as Theorem ``thm`` says, "for any" t. Before mixing, an
+  unlucky start moves the parameter away at first order in the step size: E_1 >= E_0 + c alpha with c > 0,
+  whatever alpha. The theorem allows no more than E_0 + alpha^2 (C_2 / N + alpha C_3 + alpha^2 C_4) where all
+  worlds are one. So before mixing it fails for small alpha not only with these constants, which grow as
+  powers of log(1 / alpha), but with any that are o(1 / alpha), and with any w > 0.
 """
 
 import math

@@ -4,7 +4,7 @@ import numpy as np
 
 from fedsarsa._checks import Floats
 from fedsarsa.learning.features import Aggregation, FeatureMap
-from fedsarsa.learning.policies import Policy, Softmax
+from fedsarsa.learning.policies import Policy, Softmax, improvement
 from fedsarsa.theory.operators import Operators, operators
 from fedsarsa.worlds.finite import FiniteMDP
 
@@ -25,7 +25,7 @@ def jacobian(
     """
     values = features.values(theta)
     if here is None:
-        here = operators(mdp, features, policy.probabilities(values))
+        here = operators(mdp, features, improvement(policy, features, theta))
     if not isinstance(policy, Softmax):
         return here.A
     pi, dim = here.policy, features.dim

@@ -2,7 +2,8 @@
 
 Agent 0 always lives in the nominal world (the paper counts it as agent 1). An agent's perturbation
 depends on (seed, agent) alone, so under the ``released`` scheme a smaller fleet is the beginning of a
-larger one, and fleets at different levels share their random draws.
+larger one, and fleets at different levels share their random draws. Under ``symmetric`` that is true of
+fleets with an odd number of agents: the others share draws two by two.
 """
 
 import numpy as np
@@ -14,7 +15,7 @@ from fedsarsa.worlds.finite import FiniteMDP
 from fedsarsa.worlds.fleet import Fleet
 from fedsarsa.worlds.kernels import ShiftKernel
 
-SCHEMES = ("released", "calibrated")
+SCHEMES = ("released", "calibrated", "symmetric")
 
 # How often the rows of a kernel that a perturbation wiped out are drawn again before giving up.
 REDRAWS = 1000
@@ -60,10 +61,29 @@ def fleet(
     Parameters
     ----------
     eps_p, eps_r : float
-        Heterogeneity. ``released``: the nominal levels of the published program; ``Fleet.eps_p`` and
-        ``Fleet.eps_r`` tell the measured ones. ``calibrated``: the measured values themselves.
-    scheme : {"released", "calibrated"}
-        How the worlds are perturbed.
+        Heterogeneity. ``released`` and ``symmetric``: nominal levels, by which share probabilities and
+        rewards change; ``Fleet.eps_p`` and ``Fleet.eps_r`` tell the measured ones. ``calibrated``: the
+        measured values themselves.
+    scheme : {"released", "calibrated", "symmetric"}
+        How the worlds of all agents but the first are perturbed. ``released``: as in the published program,
+        which lowers rewards and never raises them. ``calibrated``: so that measured levels are the requested
+        ones. ``symmetric``: two by two in opposite directions, r (1 + eps_r u) and r (1 - eps_r u) with u = 1
+        or -1 state by state, kernels likewise, so that the mean of the worlds stays near the nominal one:
+        equal to it in the rewards, and in the kernels up to eps_p = 0.5, beyond which probabilities are
+        clipped at 0. An agent without a partner, the last of an even number, lives in the nominal world too;
+        so do both of two.
+        Rewards reach (1 + eps_r) ``reward_cap``, and some are negative if eps_r is above 1.
+
+    Returns
+    -------
+    Fleet
+        The nominal world first.
+
+    Raises
+    ------
+    ValueError
+        An argument is out of its range, a calibrated level cannot be reached, or a kernel loses all
+        successors of a state.
     """
     agents = _checks.integer("agents", agents, least=1)
     eps_p = _level("eps_p", eps_p)
@@ -72,9 +92,10 @@ def fleet(
     first = nominal(seed, states=states, actions=actions, discount=discount, reward_cap=reward_cap)
     if eps_p == eps_r == 0:
         return Fleet([first] * agents)
-    make = _released if scheme == "released" else _calibrated
+    make = {"released": _released, "calibrated": _calibrated, "symmetric": _symmetric}[scheme]
     pairs = make(first, agents, eps_p, eps_r, seed)
-    return Fleet([first, *(FiniteMDP(ShiftKernel(P0, actions), r, discount) for P0, r in pairs)])
+    worlds = [first, *(FiniteMDP(ShiftKernel(P0, actions), r, discount) for P0, r in pairs)]
+    return Fleet(worlds + [first] * (agents - len(worlds)))
 
 
 def _released(
@@ -102,6 +123,40 @@ def _perturbed(P0: Floats, eps_p: float, rng: np.random.Generator) -> Floats:
         noise *= np.where(rng.random(P0.shape) < 0.5, 1 + eps_p, 1 - eps_p)
         result[empty] = np.maximum(P0 * noise, 0)[empty]
     raise ValueError(f"eps_p = {eps_p:g} leaves no successor to some state; expected a smaller level")
+
+
+def _symmetric(
+    first: FiniteMDP, agents: int, eps_p: float, eps_r: float, seed: int
+) -> list[tuple[Floats, Floats]]:
+    """Pairs of worlds that are perturbed by the same amounts, in opposite directions."""
+    pairs: list[tuple[Floats, Floats]] = []
+    for agent in range(1, agents - 1, 2):
+        rng = np.random.default_rng([seed, agent])
+        reward = eps_r * _signs(rng, first.states) * first.reward
+        kernels = _opposite(first.kernel.rows, eps_p, rng)
+        pairs += zip(kernels, (first.reward + reward, first.reward - reward), strict=True)
+    return pairs
+
+
+def _opposite(P0: Floats, eps_p: float, rng: np.random.Generator) -> tuple[Floats, Floats]:
+    """Two kernels with entries times 1 + eps_p u and 1 - eps_p u; rows that lose all mass are drawn again.
+
+    The signs u are centred in every row. Rows then keep their sums, and the two kernels their mean, as long
+    as nothing is clipped: up to eps_p = 0.5 in any case.
+    """
+    up, down = np.zeros_like(P0), np.zeros_like(P0)
+    for _ in range(REDRAWS):
+        empty = (up.sum(axis=1) == 0) | (down.sum(axis=1) == 0)
+        if not empty.any():
+            return _normalised(up), _normalised(down)
+        signs = _signs(rng, P0.shape)
+        change = eps_p * (signs - (P0 * signs).sum(axis=1, keepdims=True)) * P0
+        up[empty], down[empty] = np.maximum(P0 + change, 0)[empty], np.maximum(P0 - change, 0)[empty]
+    raise ValueError(f"eps_p = {eps_p:g} leaves no successor to some state; expected a smaller level")
+
+
+def _signs(rng: np.random.Generator, shape: int | tuple[int, ...]) -> Floats:
+    return np.where(rng.random(shape) < 0.5, 1.0, -1.0)
 
 
 def _calibrated(

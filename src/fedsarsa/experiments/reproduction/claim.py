@@ -1,6 +1,9 @@
-"""One claim of the paper beside what was measured, and how a verdict is reached."""
+"""One claim of the paper beside what was measured, and how a verdict is reached.
 
-from collections.abc import Iterable
+Claims are in the paper's own words where it has words for them; quotation marks say so.
+"""
+
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from fedsarsa.experiments.statistics import Estimate
@@ -17,7 +20,7 @@ class Claim:
     Attributes
     ----------
     claim, where : str
-        What the paper says, and the label of the theorem, corollary or figure where it does.
+        What the paper says, quoted or as a formula, and the label of the place where it does.
     quantity, measured : str, Estimate
         What was measured to test it, and the result.
     detail : str
@@ -56,10 +59,10 @@ def within(estimate: Estimate, low: float, high: float) -> str:
     return FAILS if estimate.low > high or estimate.high < low else UNCLEAR
 
 
-def by_level(good: Iterable[float], bad: Iterable[float]) -> str:
+def by_level(good: Sequence[float], bad: Sequence[float]) -> str:
     """The verdict where a claim was tested at several levels."""
-    if any(True for _ in good):
-        return PARTLY if any(True for _ in bad) else HOLDS
+    if good:
+        return PARTLY if bad else HOLDS
     return FAILS
 
 

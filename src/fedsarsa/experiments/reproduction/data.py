@@ -19,13 +19,15 @@ from fedsarsa.experiments.references import reference
 from fedsarsa.experiments.reproduction import further, settings
 from fedsarsa.experiments.reproduction.panels import figures
 from fedsarsa.experiments.reproduction.settings import Scale
+from fedsarsa.experiments.statistics import floor
 from fedsarsa.experiments.sweep import Sweep
 from fedsarsa.federation.fedsarsa import FedSARSA
 from fedsarsa.federation.history import History
 from fedsarsa.worlds import paper
 
-PREDICTED = ("sarsa", "td", "tabular", "period")
+PREDICTED = ("sarsa", "td", "tabular", "period", "symmetric")
 PERSONAL = 1.0  # level of heterogeneity at which personalisation and returns are looked at
+DERIVED = ("personalisation", "returns", "agents")  # parts that look at trainings of the sweep sarsa
 
 
 def compute(
@@ -39,14 +41,14 @@ def compute(
     """Train and predict what ``parts`` need and is not in ``out`` yet.
 
     A part is a sweep of ``settings.sweeps``, with ``error`` (..., run, t) to the reference, ``final``
-    (..., run, d), ``final_error`` (..., run) and, where there is one, ``predicted`` (..., t); or
-    ``personalisation`` or ``returns``, which need the sweep ``sarsa``.
+    (..., run, d), ``final_error`` (..., run), ``late`` (..., run, d), the mean parameter over the last
+    quarter, and, where there is one, ``predicted`` (..., t); or one of ``DERIVED``.
     """
     algo = FedSARSA()
     nominal = theory.fixed_point(paper.nominal(seed), algo.features, algo.policy)
     grids = settings.sweeps(scale, seed, float(np.linalg.norm(nominal)))
-    personal = {"personalisation", "returns"} & set(parts)
-    wanted = [name for name in grids if name in parts or (name == "sarsa" and personal)]
+    derived = set(DERIVED) & set(parts)
+    wanted = [name for name in grids if name in parts or (name == "sarsa" and derived)]
     found: dict[str, xr.Dataset] = {}
     with ExitStack() as stack:
         sweeps: dict[str, Sweep] = {}
@@ -61,7 +63,11 @@ def compute(
         measured = {name: sweep.run(work, _measure, report=report) for name, work in sweeps.items()}
         for name, work in sweeps.items():
             found[name] = _dataset(work.grid, measured[name], coming.get(name))
-    if personal:
+    if "agents" in derived:
+        found["agents"] = further.every_agent(found["sarsa"], nominal, scale.team, seed).to_dataset(
+            name="error"
+        )
+    if derived - {"agents"}:
         fleet = paper.fleet(scale.team, PERSONAL, PERSONAL, seed)
         trained = found["sarsa"]["final"].sel(eps_p=PERSONAL, eps_r=PERSONAL, agents=scale.team).values
         found["personalisation"] = further.personalisation(fleet, trained, seed).to_dataset(name="error")
@@ -73,7 +79,12 @@ def _measure(cell: Cell, history: History) -> xr.Dataset:
     theta = reference(cell.config, Path())
     assert theta is not None  # the published worlds have fixed points
     distance = ((history.final - theta) ** 2).sum("d", skipna=False)
-    measured = {"error": history.mse(theta), "final": history.final, "final_error": distance}
+    measured = {
+        "error": history.mse(theta),
+        "final": history.final,
+        "final_error": distance,
+        "late": floor(history.central),
+    }
     if "averaged" in history.data:
         measured["averaged"] = ((history.averaged - theta) ** 2).sum("d", skipna=False)
     return xr.Dataset(measured)
@@ -88,13 +99,15 @@ def _dataset(grid: Grid, measured: list[xr.Dataset], coming: Predictions | None)
 
 def predicted_cells(name: str, grid: Grid, scale: Scale) -> list[Cell]:
     """The cells whose prediction some figure shows."""
-    if name in ("tabular", "period"):
+    if name in ("tabular", "period", "symmetric"):
         return grid.cells
     panels = [panel for figure in figures(scale).values() for panel in figure.panels if panel.source == name]
 
     def shown(cell: Cell) -> bool:
         values: dict[str, Any] = dict(zip(grid.names, cell.values.values(), strict=True))
-        return any(panel.held.items() <= values.items() for panel in panels)
+        # Beside the symmetric fleets: the largest, both heterogeneities at the same level.
+        largest = values["agents"] == scale.sizes[-1] and values["eps_p"] == values.get("eps_r")
+        return largest or any(panel.held.items() <= values.items() for panel in panels)
 
     return [cell for cell in grid.cells if shown(cell)]
 
@@ -107,6 +120,7 @@ def write(data: Mapping[str, xr.Dataset], scale: Scale, seed: int, path: Path) -
         "scale": repr(scale),
         "error": "squared distance of the central parameter to the reference",
         "predicted": "mean of error, from theory",
+        "late": "mean of the central parameter over the last quarter of the steps",
         "eps_p": "level of kernel heterogeneity; of both where there is no eps_r",
         "radius": "of the projection; NaN: none",
     }

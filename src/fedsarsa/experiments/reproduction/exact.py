@@ -1,5 +1,6 @@
 """Exact quantities of the published fleets that claims are tested against."""
 
+import math
 import warnings
 from dataclasses import dataclass
 
@@ -8,6 +9,8 @@ import numpy as np
 from fedsarsa import theory
 from fedsarsa._checks import Floats
 from fedsarsa.federation.fedsarsa import FedSARSA
+from fedsarsa.theory.assumptions import LEAST_SIGMA
+from fedsarsa.theory.constants import Constants
 from fedsarsa.worlds import paper
 
 
@@ -15,14 +18,20 @@ from fedsarsa.worlds import paper
 class Exact:
     """What theory knows of the fleet at one level of heterogeneity.
 
+    The theory leaves m, rho and G to whoever applies it. Bounds and limits here are the furthest that any
+    valid choice gives: sigma is above 3, G at least the largest norm of a fixed point, and m / rho at least
+    1.
+
     Attributes
     ----------
     own, central, federated : (d,)
         Fixed point of agent 0, of the central MDP, and the root of the averaged semi-gradients.
     apart, bound : float
-        Largest distance of two fixed points, and Lambda / w of Theorem ``thm:fix-drift``.
+        Largest distance of two fixed points, and the least Lambda / w of Theorem ``thm:fix-drift``.
     unmet : str
         The condition of the theorem that is not met, in a sentence; empty if it applies.
+    excess, excess_chosen : float
+        How many times L exceeds the largest w / (H sigma), and the largest with the H that is chosen here.
     step, step_limit : float
         The step size, and the largest that Corollary ``cor:err-con`` allows.
     """
@@ -34,6 +43,8 @@ class Exact:
     apart: float
     bound: float
     unmet: str
+    excess: float
+    excess_chosen: float
     step: float
     step_limit: float
 
@@ -44,20 +55,27 @@ def exact(level: float, agents: int, seed: int) -> Exact:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that the theory does not apply is one of the results
         bounds = theory.bounds(fleet, algo, steps=1)
-    constants, drift = bounds.constants, bounds["thm:fix-drift"]
-    assert constants.theta_star is not None
-    assert constants.theta_each is not None
+    c, drift = bounds.constants, bounds["thm:fix-drift"]
+    assert c.theta_star is not None
+    assert c.theta_each is not None
     assert bounds.federated is not None
     assert drift.exact is not None
-    step = next(condition for condition in constants.conditions if condition.name == "step size as printed")
+    H = _least_scale(c, np.vstack([c.theta_star, c.theta_each]))
     return Exact(
         level=level,
-        own=np.asarray(constants.theta_each[0]),
-        central=constants.theta_star,
+        own=np.asarray(c.theta_each[0]),
+        central=c.theta_star,
         federated=bounds.federated,
         apart=drift.exact,
-        bound=drift.bound,
+        bound=(c.R * c.eps_r + H * LEAST_SIGMA * c.eps_p) / c.w,
         unmet="" if drift.applies else drift.reason.removeprefix("does not apply: "),
-        step=step.value,
-        step_limit=step.limit,
+        excess=c.L * H * LEAST_SIGMA / c.w,
+        excess_chosen=c.L * c.H * LEAST_SIGMA / c.w,
+        step=c.alpha_0,
+        step_limit=c.w / (2120 * (2 * c.K + 8 + math.log(1 / c.w))),
     )
+
+
+def _least_scale(c: Constants, points: Floats) -> float:
+    """The least H there is: G must bound the norms of the fixed points (d,) in ``points``."""
+    return c.R + (1 + c.gamma) * float(np.linalg.norm(points, axis=1).max())

@@ -1,19 +1,39 @@
-"""What the paper's simulations do not show: personalisation, and what a parameter is worth in returns."""
+"""What the paper's simulations do not show: every agent's error, personalisation, returns."""
 
 import numpy as np
 import xarray as xr
 
 from fedsarsa import theory
 from fedsarsa._checks import Floats
+from fedsarsa.experiments.statistics import floor_around
 from fedsarsa.federation.fedsarsa import FedSARSA
 from fedsarsa.learning.policies import FixedPolicy, Greedy
 from fedsarsa.learning.step_sizes import LinearDecay
+from fedsarsa.worlds import paper
 from fedsarsa.worlds.fleet import Fleet
 
 # Steps that each agent goes on alone, and the step sizes then: from 0.01 on, decaying, so that an agent can
 # come as near its own fixed point as its own data allow.
 ALONE = (0, 500, 1_000, 2_000, 5_000, 10_000, 20_000)
 DECAY = LinearDecay(0.03, 13_000.0)
+
+
+def every_agent(sarsa: xr.Dataset, reference: Floats, agents: int, seed: int) -> xr.DataArray:
+    """Where the squared distance to every agent's own fixed point ends, (level, agent, run).
+
+    Both heterogeneities are at ``level``; ``reference`` (d,) is what the errors of ``sarsa`` are measured to.
+    """
+    algo, levels = FedSARSA(), sarsa["eps_p"].values.tolist()
+    found = []
+    for level in levels:
+        cell = sarsa.sel(eps_p=level, eps_r=level, agents=agents)
+        own = [
+            theory.fixed_point(world, algo.features, algo.policy)
+            for world in paper.fleet(agents, level, level, seed).worlds
+        ]
+        each = [floor_around(cell, reference, point) for point in own]
+        found.append(xr.concat(each * (agents if len(own) == 1 else 1), "agent"))
+    return xr.concat(found, xr.DataArray(levels, dims="level", name="level"))
 
 
 def personalisation(fleet: Fleet, start: Floats, seed: int) -> xr.DataArray:

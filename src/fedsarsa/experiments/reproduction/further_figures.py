@@ -1,41 +1,42 @@
-"""Figures that the paper does not have: decaying steps, rounds, projection, personalisation, returns."""
+"""Figures that the paper does not have: ties, decaying steps, rounds, projection, returns, and more."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
 import xarray as xr
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from fedsarsa.experiments import plots
+from fedsarsa.experiments.reproduction import collaboration_figures
 from fedsarsa.experiments.reproduction.settings import RADII
-from fedsarsa.experiments.statistics import floor, mean_and_margin
+from fedsarsa.experiments.statistics import mean_and_margin
 
 Data = Mapping[str, xr.Dataset]
-DOTS: dict[str, Any] = {"marker": "o", "markersize": 3}
 
 
-def federating(data: Data) -> Figure:
-    """Where the error ends, against the number of agents, one curve per level of heterogeneity.
+def ties(data: Data) -> Figure:
+    """On-policy federated Q-learning without heterogeneity, by what happens where values are equal.
 
-    Below the dotted line agent 1 gains by federating; above it, it would do better alone.
+    Ties to the first class: all runs share one fixed point, and errors fall as 1/N. Shared ties: the actions
+    tried first decide at which of many fixed points a run settles; the reference, a long run of agent 1, is
+    one of them.
     """
-    figure, (axes,) = plots.panels("Where the error ends, by fleet size and level of heterogeneity", 1)
-    floors = floor(data["sarsa"]["error"])
-    levels = floors["eps_p"].values.tolist()
-    colours = plots.shades(len(levels))
-    for level, colour in zip(levels, colours, strict=True):
-        plots.band(axes, floors.sel(eps_p=level, eps_r=level), "agents", color=colour, **DOTS)
-    plots.decorate(axes)
-    axes.set_xscale("log")
-    _ticks(axes, floors["agents"].values.tolist())
-    alone = float(floors.sel(agents=1).mean())
-    axes.axhline(alone, color="grey", linewidth=0.8, linestyle=":")
-    plots.finish([axes], "agents, $N$", "error at the end")
-    entries = [(f"level {level:g}", colour) for level, colour in zip(levels, colours, strict=True)]
-    plots.legend(figure, entries, [("agent 1 alone", {"color": "grey", "linestyle": ":"})])
+    parts = {
+        "to the first class, as released": data["ql"]["error"].sel(eps_p=0.0),
+        "shared": data["ties"]["error"],
+    }
+    figure, axes = plots.panels("Q-learning: where ties go", len(parts), columns=2)
+    sizes = data["ties"]["agents"].values.tolist()
+    colours = plots.shades(len(sizes))
+    for (name, error), place in zip(parts.items(), axes, strict=True):
+        for size, colour in zip(sizes, colours, strict=True):
+            plots.band(place, error.sel(agents=size), "t", color=colour)
+        plots.decorate(place, name)
+        place.margins(x=0)
+    plots.finish(axes, plots.STEPS, plots.ERROR)
+    entries = [(f"N = {size}", colour) for size, colour in zip(sizes, colours, strict=True)]
+    plots.legend(figure, entries, [("95% band", plots.BAND)])
     return figure
 
 
@@ -51,7 +52,7 @@ def decay(data: Data) -> Figure:
     for size, colour in zip(sizes, colours, strict=True):
         mean, margin = mean_and_margin(error.sel(agents=size))
         samples = size * error["steps"].values
-        axes.errorbar(samples, mean, margin, color=colour, linewidth=1.2, capsize=2, **DOTS)
+        axes.errorbar(samples, mean, margin, color=colour, linewidth=1.2, capsize=2, **plots.DOTS)
     last = error.isel(agents=-1, steps=-1)
     samples = np.array([error["steps"].values.min(), sizes[-1] * error["steps"].values.max()])
     line = float(last.mean()) * samples[-1] / samples
@@ -75,7 +76,7 @@ def period(data: Data) -> Figure:
     levels = final["eps_p"].values.tolist()
     figure, axes = plots.panels("Averaging less often", len(levels), columns=2, share_error=False)
     for level, place in zip(levels, axes, strict=True):
-        plots.band(place, final.sel(eps_p=level), "sync_every", color=plots.shades(3)[1], **DOTS)
+        plots.band(place, final.sel(eps_p=level), "sync_every", color=plots.shades(3)[1], **plots.DOTS)
         place.plot(final["sync_every"], node["predicted_final"].sel(eps_p=level), **plots.PREDICTED)
         plots.decorate(place, rf"$\epsilon_p = \epsilon_r = {level:g}$")
         place.set_xscale("log")
@@ -91,13 +92,13 @@ def period(data: Data) -> Figure:
 def projection(data: Data) -> Figure:
     """Error with and without projection, for radii below, at and beyond the norm of the reference.
 
-    Where the ball holds the parameter on its whole way the curves are the same: they lie on each other.
+    With twice that norm the ball holds the parameter on its whole way: both curves are the same.
     """
     figure, (axes,) = plots.panels("Projection on a ball", 1)
     error = data["projection"]["error"]
     labels = ["no projection", *(rf"radius {share:g} $\|\theta_{{\mathrm{{ref}}}}\|$" for share in RADII)]
     colours = plots.shades(len(labels))
-    dashes = ["-", "-", (0, (6, 2)), (0, (2, 4))]  # all but the smallest radius lie on each other
+    dashes = ["-", "-", (0, (6, 2)), (0, (2, 4))]  # some curves lie on each other
     for place, colour in enumerate(colours):
         plots.band(axes, error.isel(radius=place), "t", color=colour, linestyle=dashes[place])
     plots.decorate(axes)
@@ -137,7 +138,7 @@ def personalisation(data: Data) -> Figure:
     names = {"federated": "from the federated parameter", "scratch": "from scratch"}
     colours = dict(zip(names, plots.shades(3)[1:], strict=True))
     for start in names:
-        plots.band(axes, error.sel(start=start), "steps", color=colours[start], **DOTS)
+        plots.band(axes, error.sel(start=start), "steps", color=colours[start], **plots.DOTS)
     plots.decorate(axes)
     plots.finish([axes], "steps alone", r"error $\|\theta^{(i)} - \theta^{(i)}_*\|^2$, mean over agents")
     plots.legend(figure, [(label, colours[start]) for start, label in names.items()])
@@ -207,14 +208,12 @@ def released(data: Data) -> Figure:
     return figure
 
 
-def _ticks(axes: Axes, values: list[int]) -> None:
-    axes.set_xticks(values, [str(value) for value in values])
-    axes.minorticks_off()
-
-
 # Every figure, and the parts of the data that it needs.
 FIGURES: dict[str, tuple[Callable[[Data], Figure], tuple[str, ...]]] = {
-    "federating": (federating, ("sarsa",)),
+    "federating": (collaboration_figures.federating, ("sarsa",)),
+    "schemes": (collaboration_figures.schemes, ("sarsa", "symmetric")),
+    "agents": (collaboration_figures.agents, ("agents",)),
+    "ties": (ties, ("ql", "ties")),
     "decay": (decay, ("decay",)),
     "period": (period, ("period",)),
     "projection": (projection, ("projection",)),

@@ -84,10 +84,11 @@ def figures(scale: Scale) -> dict[str, FigureOfPaper]:
         ),
         "ql": FigureOfPaper(
             "fig:ql",
-            "On-policy federated Q-learning: the greedy policy",
+            "On-policy federated Q-learning: the greedy policy, ties to the first class",
             tuple(_sizes("ql", eps_p=level) for level in scale.levels),
-            "Without exploration, the actions tried first decide where a greedy learner settles: there are "
-            "many fixed points, and the reference, one long run of agent 1, is only one of them.",
+            "Ties go to the first class of actions, as in the released program. From 0, with rewards that "
+            "are not negative, that class is chosen for ever: the learner is TD(0) of it, and the reference "
+            "its fixed point for agent 1. At level 2 other agents have negative rewards, and leave it.",
         ),
     }
     return {name: _trained(figure, scale) for name, figure in found.items()}

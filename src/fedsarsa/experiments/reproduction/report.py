@@ -13,7 +13,13 @@ from types import ModuleType
 
 from fedsarsa._version import __version__
 from fedsarsa.experiments.reproduction import claims as table
-from fedsarsa.experiments.reproduction import data, figure_claims, settings, theory_claims
+from fedsarsa.experiments.reproduction import (
+    collaboration_claims,
+    data,
+    figure_claims,
+    settings,
+    theory_claims,
+)
 from fedsarsa.experiments.reproduction.claim import FAILS, HOLDS, OPEN, PARTLY, UNCLEAR, Claim
 from fedsarsa.experiments.reproduction.figures import Drawing
 from fedsarsa.experiments.reproduction.settings import Scale
@@ -51,7 +57,8 @@ def page(
     totals = {verdict: sum(claim.verdict == verdict for claim in claims) for verdict in SIGNS}
     counts = ", ".join(f"{verdict}: {count}" for verdict, count in totals.items() if count)
     training = (settings.sweeps, data.compute)
-    judging = (table.claims, *_functions(theory_claims), *_functions(figure_claims))
+    modules = (theory_claims, collaboration_claims, figure_claims)
+    judging = (table.claims, *(function for module in modules for function in _functions(module)))
     origin = "with what an earlier run had left, " if resumed else "from nothing "
     code: dict[str, Callable[..., object]] = {}
     sections = [section(name, drawing, folder, code) for name, drawing in drawings.items()]

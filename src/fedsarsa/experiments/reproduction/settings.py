@@ -58,13 +58,15 @@ def sweeps(scale: Scale, seed: int, norm: float) -> dict[str, Grid]:
     compared = [size for size in sizes if size in COMPARED]
     both: dict[str, list[Any]] = {LEVELS: levels, "fleet.agents": sizes}
     fixed = {"policy": {"kind": "fixed", "pi": 0}}
-    greedy = {"policy": {"kind": "greedy"}}
+    first, shared = ({"policy": {"kind": "greedy", "ties": ties}} for ties in ("first", "share"))
     small = {"states": 10, "actions": 10, "eps_p": 0.0, "eps_r": 0.0}
     last = {"record_every": 1000}
     described: dict[str, tuple[dict[str, Any], dict[str, list[Any]]]] = {
         "sarsa": ({}, {"fleet.eps_p": levels, "fleet.eps_r": levels, "fleet.agents": sizes}),
         "td": ({"algorithm": fixed}, both),
-        "ql": ({"algorithm": greedy}, both),
+        "ql": ({"algorithm": first}, both),
+        "ties": ({"fleet": {"eps_p": 0.0, "eps_r": 0.0}, "algorithm": shared}, {"fleet.agents": sizes}),
+        "symmetric": ({"fleet": {"scheme": "symmetric", "agents": sizes[-1]}}, {LEVELS: levels}),
         "decay": (
             {"fleet": {"eps_p": 0.0, "eps_r": 0.0}, "algorithm": {"step_size": DECAY}, "training": last},
             {"fleet.agents": compared, "training.steps": list(scale.horizons)},

@@ -118,9 +118,9 @@ def draw_action(problem: Problem, theta: Floats, s: int, word: int) -> int:
 
     Where values have overflowed, there is none, and the action is the last one.
     """
-    order = problem.features.order
+    order, classes = problem.features.order, problem.features.classes
     values = problem.features.values_at(theta, s)
-    cumulative = np.cumsum(problem.policy.probabilities(values, s)[order])
+    cumulative = np.cumsum(problem.policy.probabilities(values, s, classes)[order])
     target = random.plain_uniform(word) * cumulative[-1]
     return int(order[min(np.searchsorted(cumulative, target, side="right"), len(order) - 1)])
 
