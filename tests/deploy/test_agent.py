@@ -167,21 +167,13 @@ def test_the_state_of_another_agent_is_refused(settings, homes, tmp_path):
         Agent(settings, 0, homes[0])
 
 
-@pytest.mark.parametrize(
-    ("place", "value", "message"),
-    [
-        (8, 1, "encrypted"),  # flags
-        (6, 255, "zip file version 25.5"),
-        (10, 32, "compression method is not supported"),
-    ],
-)
-def test_flipped_bytes_of_a_state_are_told(settings, homes, place, value, message):
+def test_a_damaged_state_is_told(settings, homes):
     agent = Agent(settings, 0, homes[0])
     agent.take_part(request(settings, 1), np.zeros(settings.dim))
-    damaged = bytearray(agent.path.read_bytes())
-    damaged[damaged.index(b"PK\1\2") + place] = value  # in the archive's own list of its files
-    agent.path.write_bytes(damaged)
-    with pytest.raises(ValueError, match=rf"agent\.npz: expected a fedsarsa agent state, got: .*{message}"):
+    content = bytearray(agent.path.read_bytes())
+    content[100] ^= 1
+    agent.path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"agent\.npz: expected a fedsarsa agent state, got: a damaged file"):
         Agent(settings, 0, homes[0])
 
 
