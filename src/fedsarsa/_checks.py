@@ -23,14 +23,16 @@ def instance(name: str, value: Any, kind: type[T], expected: str) -> T:
     return value
 
 
-def integer(name: str, value: SupportsIndex, least: int) -> int:
-    """``value`` as an int that is at least ``least``."""
+def integer(name: str, value: SupportsIndex, least: int, most: int | None = None) -> int:
+    """``value`` as an int that is at least ``least``, and at most ``most``."""
     try:
         number = operator.index(value)
     except TypeError:
         raise TypeError(f"{name} must be an integer, got {value!r}") from None
     if isinstance(value, bool) or number < least:
         raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}")
+    if most is not None and number > most:
+        raise ValueError(f"{name} must be at most {most}, got {value!r}")
     return number
 
 

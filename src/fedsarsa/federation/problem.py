@@ -15,6 +15,7 @@ from fedsarsa.worlds.fleet import Fleet
 if TYPE_CHECKING:
     from fedsarsa.federation.episodic import Episodes
 
+MOST_STEPS = 10**14  # per agent: years of computing, and far from what 64 bits can count
 RUNNING = -1  # in State.failed_at: parameters are finite so far
 
 
