@@ -3,6 +3,7 @@
 import difflib
 import math
 import operator
+import os
 from collections.abc import Iterable, Sequence
 from typing import Any, SupportsIndex, TypeVar
 
@@ -12,6 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 Floats = NDArray[np.float64]
 T = TypeVar("T")
 
+# Bytes of memory, where the system tells.
+MEMORY = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else math.inf
 # How far a distribution's sum may be from one before it is taken for a mistake.
 SUM_TOLERANCE = 1e-9
 
@@ -34,6 +37,15 @@ def integer(name: str, value: SupportsIndex, least: int, most: int | None = None
     if most is not None and number > most:
         raise ValueError(f"{name} must be at most {most}, got {value!r}")
     return number
+
+
+def fits(name: str, value: object, needed: int, what: str) -> None:
+    """Refuse a ``value`` for which ``what`` would take more bytes than this machine has."""
+    if needed > MEMORY:
+        raise ValueError(
+            f"{name} must leave {what} that fit into the {MEMORY / 2**30:.1f} GiB of this machine, "
+            f"got {value}, for which they take {needed / 2**30:.3g} GiB"
+        )
 
 
 def number(name: str, value: Any, expected: str = "a finite number") -> float:
