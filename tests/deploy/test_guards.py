@@ -139,6 +139,7 @@ def sent_to_a_node(monkeypatch, bundle):
         monkeypatch.setattr(inside, name, getattr(inside, name))
     monkeypatch.setattr(threading, "excepthook", threading.excepthook)
     monkeypatch.setattr("flwr.supernode.cli.flower_supernode", lambda: None)
+    monkeypatch.setattr(guards, "_end", lambda error: None)
     guards.supernode()
     stores = ObjectStoreFactory()
     state, store = NodeStateFactory(objectstore_factory=stores).state(), stores.store()
@@ -361,6 +362,45 @@ def test_a_late_reply_does_not_hold_up_the_next_ones():
     pushing(send=lambda message, store: pushed.append((message.metadata.reply_to_message_id, store)), store=1)
     assert pushed == [("late", 1), ("other", 1), ("asked", 1)]
     assert ready == [["next"]]
+
+
+SUPERNODE = """
+import threading, time
+from fedsarsa.deploy import guards
+from flwr.supernode import cli, start_client_internal as inside
+
+def ending():
+    threading.Thread(target=time.sleep, args=[300]).start()  # of uvicorn's, say
+    END
+
+cli.flower_supernode = ending
+inside._pull_and_store_message = lambda **_: 1 / 0
+guards.supernode()
+"""
+SWALLOWING = """
+    try:
+        inside._pull_and_store_message(receive=None, get_fab=None)
+    except ZeroDivisionError as error:
+        print(error)
+"""
+
+
+@pytest.mark.parametrize(
+    ("end", "why"),
+    [
+        (
+            "raise OSError('_ssl.c:1011: The handshake operation timed out')",
+            "OSError: _ssl.c:1011: The handshake",
+        ),
+        ("return", "RuntimeError: Flower's main loop has ended"),
+        (SWALLOWING.strip(), "ZeroDivisionError: division by zero"),  # as Flower does
+    ],
+)
+def test_a_supernode_ends_with_its_main_thread(end, why):
+    script = SUPERNODE.replace("END", end)
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
+    assert ended.returncode == 1, ended.stderr
+    assert ended.stderr.splitlines()[-1].startswith(guards.DIED + why)
 
 
 def test_a_supernode_ends_with_the_first_of_its_threads_that_dies():

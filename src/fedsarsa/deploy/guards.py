@@ -11,7 +11,7 @@ where every user of the machine can read it. So
   in the server's name or in theirs, which Flower would hand on;
 - this SuperNode runs the app of the installed fedsarsa and no other code, whatever it is sent;
 - this SuperNode waits neither for hours for a question whose sender died while sending it, nor with a reply
-  for the next question, and ends when a part of it has died;
+  for the next question, and ends when a part of it has died, its main thread included;
 - this SuperExec gives tokens to the processes it starts as an open file without a name.
 
     python -m fedsarsa.deploy.guards superlink ARGUMENTS
@@ -26,10 +26,12 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Awaitable, Callable, MutableMapping
+import traceback
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 FLEET, RUNTIME = "/v1/fleet/", "/v1/runtime/"
 SECRET_FILE = "--superexec-auth-secret-file"  # Flower's option
@@ -141,6 +143,16 @@ def supernode() -> None:
     from fedsarsa.deploy import app
 
     pull, asked = inside._pull_and_store_message, [""]
+    failures: list[Exception] = []
+
+    @contextmanager
+    def remembering() -> Iterator[None]:
+        """Remember an error before Flower, which ends its main loop with it, logs and forgets it."""
+        try:
+            yield
+        except Exception as error:
+            failures[:] = [] if isinstance(error, NotOursError) else [error]
+            raise
 
     def guarded(*, receive: Callable[[], Any], get_fab: Callable[[str, int], Any], **rest: Any) -> int | None:
         received: list[Any] = []
@@ -158,7 +170,8 @@ def supernode() -> None:
             return bundle
 
         try:
-            return pull(receive=noted, get_fab=only_ours, **rest)
+            with remembering():
+                return pull(receive=noted, get_fab=only_ours, **rest)
         except NotOursError as error:
             print(f"fedsarsa: refused to run an app: {error}", file=sys.stderr)
             message, _ = received[-1]
@@ -166,16 +179,27 @@ def supernode() -> None:
             inside._insert_message(reply, rest["state"], rest["object_store"])
             return int(message.metadata.run_id)
 
+    push = until_answered(inside._push_messages, asked)
+
+    def pushing(**parts: Any) -> None:
+        with remembering():
+            push(**parts)
+
     threading.excepthook = _end_with_thread
     inside._pull_and_store_message = guarded  # type: ignore[assignment]
-    inside._push_messages = until_answered(inside._push_messages, asked)
+    inside._push_messages = pushing  # type: ignore[assignment]
     inside.pull_objects = partial(  # type: ignore[attr-defined]
         inside.pull_objects,  # type: ignore[attr-defined]
         max_time=UPLOAD,
         initial_backoff=0.1,
         backoff_cap=1.0,
     )
-    flower_supernode()
+    try:
+        flower_supernode()
+    except Exception as error:
+        traceback.print_exc()
+        failures.append(error)
+    _end(failures[-1] if failures else RuntimeError("Flower's main loop has ended"))
 
 
 def _end_with_thread(died: threading.ExceptHookArgs) -> None:
@@ -186,9 +210,13 @@ def _end_with_thread(died: threading.ExceptHookArgs) -> None:
     """
     threading.__excepthook__(died)
     if died.exc_type is not SystemExit:
-        why = f"{died.exc_type.__name__}: {died.exc_value}".splitlines()[0]
-        print(DIED + why, file=sys.stderr, flush=True)
-        os._exit(1)
+        _end(died.exc_value or died.exc_type())
+
+
+def _end(error: BaseException) -> NoReturn:
+    """End the process at once: the thread of a web server, say, would keep it from ending for ever."""
+    print(DIED + f"{type(error).__name__}: {error}".splitlines()[0], file=sys.stderr, flush=True)
+    os._exit(1)
 
 
 def superexec() -> None:
