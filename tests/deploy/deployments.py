@@ -157,6 +157,20 @@ class Deployment:
         options = ["--superlink", self.address, "--home", str(self.homes[number])]
         return self.processes.start(f"node{number}", [*FEDSARSA, "deploy", "node", *options])
 
+    def customise(self, program):
+        """Have every process run a program when it starts."""
+        folder = files.private_directory(self.home / "site")
+        (folder / "sitecustomize.py").write_text(program)
+        path = [str(folder), *filter(None, [os.environ.get("PYTHONPATH")])]
+        self.processes.environment["PYTHONPATH"] = os.pathsep.join(path)
+
+    def with_nodes(self, count):
+        """Start the nodes again that have ended, as systemd would."""
+        for number in range(count):
+            if self.processes.started[f"node{number}"].poll() is not None:
+                self.start_node(number)
+        return True
+
     def rounds(self):
         """How many are done; of a round in progress there may be a line in the ledger."""
         found = ledger.checkpoint(self.server)

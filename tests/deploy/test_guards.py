@@ -58,6 +58,30 @@ def test_nodes_are_heard_from_anywhere():
     assert served(("10.0.0.8", 5), "/v1/fleet/pull-messages") is True
 
 
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_superlink_whose_database_is_locked_says_that_it_is_busy(capsys, begun):
+    from sqlalchemy.exc import OperationalError
+
+    sent = []
+
+    async def locked(scope, receive, send):
+        if begun:
+            await send({"status": 200})
+        raise OperationalError("UPDATE node", {}, Exception("database is locked"))
+
+    async def send(message):
+        sent.append(message.get("status"))
+
+    asking = guards.Doors(locked, SECRET)({"type": "http", "path": "/v1/fleet/pull-messages"}, None, send)
+    if begun:  # too late to say anything else
+        with pytest.raises(OperationalError):
+            asyncio.run(asking)
+        return
+    asyncio.run(asking)
+    assert sent[0] == 503
+    assert "too busy for /v1/fleet/pull-messages" in capsys.readouterr().err
+
+
 def superlink(monkeypatch, tmp_path):
     """Guard Flower's SuperLink, and do not run it."""
     from flwr.superlink import extensions

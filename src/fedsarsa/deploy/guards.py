@@ -7,6 +7,7 @@ where every user of the machine can read it. So
 - this SuperLink takes orders (the Control interface) from its own machine alone, and only with the secret
   of its directory; tasks (the Runtime interface) are handed out there, where Flower asks for the same
   secret; from elsewhere it answers SuperNodes and nobody else;
+- this SuperLink says that it is busy where its database is, so that whoever asks tries again;
 - this SuperLink takes from a node what it replies to the server, and nothing that it says to other nodes,
   in the server's name or in theirs, which Flower would hand on;
 - this SuperNode runs the app of the installed fedsarsa and no other code, whatever it is sent;
@@ -56,10 +57,31 @@ class Doors:
     async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
         """Pass a request on, or refuse it."""
         if scope["type"] == "lifespan" or self._is_open(scope):
-            await self.app(scope, receive, send)
+            await self._unless_busy(scope, receive, send)
         elif scope["type"] == "http":
             await send({"type": "http.response.start", "status": 403, "headers": []})
             await send({"type": "http.response.body", "body": b"orders are taken from the owner alone"})
+
+    async def _unless_busy(self, scope: Scope, receive: Any, send: Any) -> None:
+        """Answer 503, after which Flower's parts ask again, where its own 500 would end them."""
+        from sqlalchemy import exc
+
+        begun = False
+
+        async def noted(message: Any) -> None:
+            nonlocal begun
+            begun = True
+            await send(message)
+
+        try:
+            await self.app(scope, receive, noted)
+        except (exc.OperationalError, exc.TimeoutError) as error:
+            if begun:
+                raise
+            print(f"fedsarsa: too busy for {scope['path']}: {error.args[0]}", file=sys.stderr)
+            body = b"the SuperLink's database is busy"
+            await send({"type": "http.response.start", "status": 503, "headers": []})
+            await send({"type": "http.response.body", "body": body})
 
     def _is_open(self, scope: Scope) -> bool:
         path = scope["path"]
