@@ -13,7 +13,8 @@ where every user of the machine can read it. So
 - this SuperNode runs the app of the installed fedsarsa and no other code, whatever it is sent;
 - this SuperNode waits neither for hours for a question whose sender died while sending it, nor with a reply
   for the next question, and ends when a part of it has died, its main thread included;
-- this SuperExec gives tokens to the processes it starts as an open file without a name.
+- this SuperExec gives tokens to the processes it starts as an open file without a name, and starts client
+  tasks as forks (`launcher`).
 
     python -m fedsarsa.deploy.guards superlink ARGUMENTS
     python -m fedsarsa.deploy.guards supernode ARGUMENTS
@@ -244,27 +245,29 @@ def _end(error: BaseException) -> NoReturn:
 def superexec() -> None:
     """Run ``flower-superexec``, guarded."""
     from flwr.supercore.cli import flower_superexec
-    from flwr.supercore.constant import TASK_TYPE_TO_COMMAND
+    from flwr.supercore.constant import TASK_TYPE_TO_COMMAND, TaskType
     from flwr.supercore.superexec.executor import ExecutionSpec, LaunchResult
     from flwr.supercore.superexec.executor.subprocess_executor import SubprocessExecutor
 
-    running: list[subprocess.Popen[bytes]] = []
+    from fedsarsa.deploy.launcher import Launcher
+
+    clients = Launcher()
 
     def launch(_: SubprocessExecutor, spec: ExecutionSpec) -> LaunchResult:
-        command = [TASK_TYPE_TO_COMMAND[spec.task_type], "--runtime-api-address", spec.runtime_api_address]
         trust = ["--root-certificates", str(spec.root_certificates_path)]
-        command += ["--insecure"] if spec.insecure else trust
-        # Tasks come one after another, and the last may still be on its way out. One before it waits, for
-        # an hour and more, for a message of a run that is no longer there.
-        running[:] = [task for task in running if task.poll() is None]
-        for task in running[:-1]:
-            task.kill()
+        arguments = ["--runtime-api-address", spec.runtime_api_address]
+        arguments += ["--insecure"] if spec.insecure else trust
+        arguments += ["--parent-pid", str(spec.parent_pid)]
+        if spec.task_type == TaskType.CLIENT_APP:
+            clients.launch(arguments, spec.token, spec.suppress_output)
+            return LaunchResult.accepted()
         with tempfile.TemporaryFile() as file:
             file.write(spec.token.encode())
             file.seek(0)
-            command += ["--token-file", f"/dev/fd/{file.fileno()}", "--parent-pid", str(spec.parent_pid)]
+            command = [TASK_TYPE_TO_COMMAND[spec.task_type], *arguments]
+            command += ["--token-file", f"/dev/fd/{file.fileno()}"]
             output = subprocess.DEVNULL if spec.suppress_output else None
-            running.append(subprocess.Popen(command, stdout=output, stderr=output, pass_fds=[file.fileno()]))
+            subprocess.Popen(command, stdout=output, stderr=output, pass_fds=[file.fileno()])
         return LaunchResult.accepted()
 
     SubprocessExecutor.launch = launch  # type: ignore[method-assign, assignment]
