@@ -144,6 +144,7 @@ class Deployment:
             shutil.copy(keys.make_node(own), self.server / "nodes" / f"{number}.pub")
             shutil.copy(self.server / "ca.crt", own)
         self.address = f"127.0.0.1:{free_port()}"
+        self.restarted = {}  # when each node was started again last
 
     def start_server(self):
         options = ["--home", str(self.server), "--address", self.address]
@@ -165,9 +166,12 @@ class Deployment:
         self.processes.environment["PYTHONPATH"] = os.pathsep.join(path)
 
     def with_nodes(self, count):
-        """Start the nodes again that have ended, as systemd would."""
+        """Start the nodes again that have ended, as systemd would: not more often than every 5 seconds."""
+        now = time.monotonic()
         for number in range(count):
-            if self.processes.started[f"node{number}"].poll() is not None:
+            ended = self.processes.started[f"node{number}"].poll() is not None
+            if ended and now > self.restarted.get(number, -5.0) + 5.0:
+                self.restarted[number] = now
                 self.start_node(number)
         return True
 

@@ -15,12 +15,15 @@ from tests.deploy.federations import with_participation
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(1500)]
 
-# Nodes that give up soon: calls wait 5 seconds, not 30, and leases last 20, not 60.
-IMPATIENT = """
+# Leases of nodes that last 20 seconds, not 60, and calls that wait 5 seconds, not 30.
+SHORT_LEASES = """
 import sys
 if "supernode" in sys.orig_argv:
     import flwr.common.constant as constant
     constant.HEARTBEAT_DEFAULT_INTERVAL = 10
+"""
+SHORT_CALLS = """
+if "supernode" in sys.orig_argv:
     from flwr.supercore.protobuf.client import ProtobufClient
     ProtobufClient.__init__.__kwdefaults__["timeout"] = 5.0
 """
@@ -41,6 +44,7 @@ def home():
 
 def test_faults_in_the_middle_of_a_run_change_nothing_but_the_time(home):
     made = Deployment(home, rounds=8, deadline=30.0)
+    made.customise(SHORT_LEASES)
     with made.processes:
         for number in range(2):
             made.start_agent(number)
@@ -96,12 +100,7 @@ def test_faults_in_the_middle_of_a_run_change_nothing_but_the_time(home):
         assert node.wait(PATIENCE) == 2
         assert "the SuperNode ended with code -9" in made.processes.last_words("node1")
 
-        def back():  # as systemd would
-            if made.processes.started["node1"].poll() is not None:
-                made.start_node(1)
-            return made.rounds() >= 5
-
-        made.wait(back)
+        made.wait(lambda: made.with_nodes(3) and made.rounds() >= 5)
 
         # The SuperLink is killed. The server says so; started again, it goes on.
         os.kill(made.part("guards superlink", str(made.server)), signal.SIGKILL)
@@ -180,7 +179,7 @@ def test_a_run_goes_on_without_a_killed_supernode_and_after_a_full_disk(home):
 
 def test_nodes_outlast_a_frozen_superlink_and_another_authority(home):
     made = Deployment(home, rounds=4, deadline=20.0)
-    made.customise(IMPATIENT)
+    made.customise(SHORT_LEASES + SHORT_CALLS)
     with made.processes:
         for number in range(2):
             made.start_agent(number)
