@@ -17,6 +17,7 @@ import pytest
 from fedsarsa.deploy import config, wire
 from fedsarsa.deploy.agent import Agent, RefusalError, _answer, serve
 from fedsarsa.deploy.learner import Learner
+from fedsarsa.deploy.node import join
 from fedsarsa.federation.problem import average
 from tests.deploy.federations import CONFIG, reference, request
 from tests.deploy.grids import changed
@@ -402,6 +403,15 @@ def test_whatever_arrives_the_agent_lives_on_and_says_nothing_that_a_terminal_ob
     twin = Agent(settings, 0, homes[0])
     wanted = request(settings, agent.round + 1, federation=agent.federation or "one")
     np.testing.assert_array_equal(agent.take_part(wanted, theta), twin.take_part(wanted, theta))
+
+
+@pytest.mark.parametrize("sign", ['"', "'", "\\", "\n", "\x1b"])
+def test_directories_that_flower_cannot_be_told_are_refused(settings, short_path, sign):
+    home = short_path / f"a{sign}b"
+    with pytest.raises(ValueError, match="expected a path without quotes, backslashes and unprintable signs"):
+        serve(settings, 0, home, print)
+    with pytest.raises(ValueError, match="expected a path without quotes, backslashes and unprintable signs"):
+        join("127.0.0.1:9", home, None, None, True, print)
 
 
 @pytest.fixture

@@ -167,7 +167,7 @@ def serve(settings: Federation, number: int, home: Path, say: Callable[[str], No
     """Answer the bridge until SIGTERM or Ctrl-C."""
     home = files.private_directory(home)
     address = home / SOCKET
-    wire.check_length(address)
+    wire.check_socket(address)
     with (home / LOCK).open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

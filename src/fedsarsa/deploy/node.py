@@ -32,7 +32,7 @@ def join(
     host, at = addresses.parse(superlink)
     home = files.private_directory(home)
     socket = (agent or home / SOCKET).absolute()
-    wire.check_length(socket)
+    wire.check_socket(socket)
     if insecure and not addresses.is_loopback(host):
         raise ValueError(f"insecure: expected a loopback SuperLink without TLS and node keys, got {host}")
     trust = ["--insecure"]

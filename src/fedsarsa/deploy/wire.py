@@ -100,8 +100,13 @@ def check_private(folder: Path) -> None:
         )
 
 
-def check_length(path: Path) -> None:
-    """Refuse a path that is too long for the address of a Unix socket."""
+def check_socket(path: Path) -> None:
+    """Refuse a path that is too long for the address of a Unix socket, or that Flower cannot be told."""
+    if any(sign in str(path) for sign in "\"'\\") or not str(path).isprintable():
+        raise ValueError(
+            f"{str(path)!r}: expected a path without quotes, backslashes and unprintable signs, which "
+            "Flower's node configuration cannot hold; choose another directory"
+        )
     if len(os.fsencode(path)) > LONGEST_PATH:
         raise ValueError(
             f"{path}: expected a path of at most {LONGEST_PATH} bytes, the system's limit for sockets; "
