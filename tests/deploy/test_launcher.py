@@ -9,14 +9,15 @@ from pathlib import Path
 TOKEN = "c0ffee" * 20
 PATIENCE = 120
 PROGRAM = """
-import json, os, sys, time
+import argparse, json, os, sys, time
+from flwr.common.args import try_obtain_flwr_app_token
 from flwr.supernode import cli
 from fedsarsa.deploy.launcher import Launcher
 
 def task():
     name = sys.argv[1]
-    with open(sys.argv[-1]) as file:
-        found = [os.getpid(), sys.argv[:-1], file.read()]
+    token = try_obtain_flwr_app_token(argparse.Namespace(token_file=sys.argv[-1]))
+    found = [os.getpid(), sys.argv[:-1], token]
     for part in ("cmdline", "environ"):
         with open("/proc/self/" + part) as file:
             found.append(file.read())

@@ -10,6 +10,7 @@ import os
 import signal
 import socket
 import sys
+import tempfile
 import traceback
 from typing import NoReturn
 
@@ -62,13 +63,15 @@ def _run(arguments: list[str], token: str, quiet: bool) -> NoReturn:
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, 1)
             os.dup2(nowhere, 2)
-        reading, writing = os.pipe()
-        os.write(writing, token.encode())
-        os.close(writing)
-        sys.argv = ["flwr-clientapp", *arguments, "--token-file", f"/dev/fd/{reading}"]
-        cli.flwr_clientapp()
+        with tempfile.TemporaryFile() as file:
+            file.write(token.encode())
+            file.seek(0)
+            sys.argv = ["flwr-clientapp", *arguments, "--token-file", f"/dev/fd/{file.fileno()}"]
+            cli.flwr_clientapp()
         code = 0
     except SystemExit as end:
+        if isinstance(end.code, str):
+            print(end.code, file=sys.stderr)
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
     except BaseException:
         traceback.print_exc()
