@@ -9,6 +9,7 @@ import pytest
 from flwr.common.constant import SUPERLINK_NODE_ID
 from flwr.proto.message_pb2 import Message, Metadata, ObjectTree, PullObjectResponse
 from flwr.proto.runtime_pb2 import PullAppMessagesResponse
+from flwr.supercore.inflatable.inflatable_utils import ObjectPushError
 from flwr.superlink.grid import http_grid
 
 from fedsarsa.deploy import exchange, ledger
@@ -81,6 +82,7 @@ TROUBLE = {
         httpx.ConnectTimeout("_ssl.c:1011: The handshake operation timed out"),
         "_ssl.c:1011: The han",
     ),
+    "frozen in a push": (ObjectPushError("00", 1, "one"), "push session may have expired"),
     "gone": (httpx.ReadError(""), "ReadError"),
     "locked": (
         httpx.HTTPStatusError("", request=None, response=httpx.Response(500, text="database is locked")),

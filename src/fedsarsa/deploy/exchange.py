@@ -9,7 +9,7 @@ import httpx
 from flwr.app import Error, Message
 from flwr.common.constant import SUPERLINK_NODE_ID, ErrorCode
 from flwr.serverapp import Grid
-from flwr.supercore.inflatable.inflatable_utils import pull_objects
+from flwr.supercore.inflatable.inflatable_utils import ObjectPushError, pull_objects
 from flwr.superlink.grid import http_grid
 
 POLL = 0.02  # seconds between two looks for replies, at least
@@ -85,7 +85,7 @@ def passing(call: Callable[[], T], say: Callable[[str], None]) -> T | None:
     """What a call of the SuperLink gives, or None where it cannot answer now: that passes, and is said."""
     try:
         return call()
-    except httpx.TransportError as error:
+    except (httpx.TransportError, ObjectPushError) as error:  # the latter: frozen in the middle of a push
         if "CERTIFICATE_VERIFY_FAILED" in str(error):
             raise
         why = str(error) or type(error).__name__
