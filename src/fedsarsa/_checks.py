@@ -3,6 +3,7 @@
 import difflib
 import math
 import operator
+import os
 from collections.abc import Iterable, Sequence
 from typing import Any, SupportsIndex, TypeVar
 
@@ -12,6 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 Floats = NDArray[np.float64]
 T = TypeVar("T")
 
+# Bytes of memory, where the system tells.
+MEMORY = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else math.inf
 # How far a distribution's sum may be from one before it is taken for a mistake.
 SUM_TOLERANCE = 1e-9
 
@@ -23,15 +26,26 @@ def instance(name: str, value: Any, kind: type[T], expected: str) -> T:
     return value
 
 
-def integer(name: str, value: SupportsIndex, least: int) -> int:
-    """``value`` as an int that is at least ``least``."""
+def integer(name: str, value: SupportsIndex, least: int, most: int | None = None) -> int:
+    """``value`` as an int that is at least ``least``, and at most ``most``."""
     try:
         number = operator.index(value)
     except TypeError:
         raise TypeError(f"{name} must be an integer, got {value!r}") from None
     if isinstance(value, bool) or number < least:
         raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}")
+    if most is not None and number > most:
+        raise ValueError(f"{name} must be at most {most}, got {value!r}")
     return number
+
+
+def fits(name: str, value: object, needed: int, what: str) -> None:
+    """Refuse a ``value`` for which ``what`` would take more bytes than this machine has."""
+    if needed > MEMORY:
+        raise ValueError(
+            f"{name} must leave {what} that fit into the {MEMORY / 2**30:.1f} GiB of this machine, "
+            f"got {value}, for which they take {needed / 2**30:.3g} GiB"
+        )
 
 
 def number(name: str, value: Any, expected: str = "a finite number") -> float:

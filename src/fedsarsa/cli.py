@@ -96,7 +96,11 @@ def train(
         console.print(f"go on with: {command}")
         raise typer.Exit(130) from None
     history.data.attrs["config"] = config.read_text()  # what ``play`` builds the worlds from
-    history.save(result)
+    try:
+        _files.write_patiently(lambda: history.save(result), console.print)
+    except Interrupted:
+        console.print(f"interrupted; {result} was not written, and this training is lost")
+        raise typer.Exit(130) from None
     checkpoint.unlink(missing_ok=True)
     console.print(history)
     for run, step in enumerate(history.failed_at.values.tolist()):

@@ -144,6 +144,7 @@ class Deployment:
             shutil.copy(keys.make_node(own), self.server / "nodes" / f"{number}.pub")
             shutil.copy(self.server / "ca.crt", own)
         self.address = f"127.0.0.1:{free_port()}"
+        self.restarted = {}  # when each node was started again last
 
     def start_server(self):
         options = ["--home", str(self.server), "--address", self.address]
@@ -156,6 +157,23 @@ class Deployment:
     def start_node(self, number):
         options = ["--superlink", self.address, "--home", str(self.homes[number])]
         return self.processes.start(f"node{number}", [*FEDSARSA, "deploy", "node", *options])
+
+    def customise(self, program):
+        """Have every process run a program when it starts."""
+        folder = files.private_directory(self.home / "site")
+        (folder / "sitecustomize.py").write_text(program)
+        path = [str(folder), *filter(None, [os.environ.get("PYTHONPATH")])]
+        self.processes.environment["PYTHONPATH"] = os.pathsep.join(path)
+
+    def with_nodes(self, count):
+        """Start the nodes again that have ended, as systemd would: not more often than every 5 seconds."""
+        now = time.monotonic()
+        for number in range(count):
+            ended = self.processes.started[f"node{number}"].poll() is not None
+            if ended and now > self.restarted.get(number, -5.0) + 5.0:
+                self.restarted[number] = now
+                self.start_node(number)
+        return True
 
     def rounds(self):
         """How many are done; of a round in progress there may be a line in the ledger."""

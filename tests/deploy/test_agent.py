@@ -1,5 +1,6 @@
 """The agent process's part, in this process: its numbers, its memory, and what it refuses."""
 
+import json
 import os
 import re
 import resource
@@ -14,8 +15,9 @@ import numpy as np
 import pytest
 
 from fedsarsa.deploy import config, wire
-from fedsarsa.deploy.agent import Agent, RefusalError, serve
+from fedsarsa.deploy.agent import Agent, RefusalError, _answer, serve
 from fedsarsa.deploy.learner import Learner
+from fedsarsa.deploy.node import join
 from fedsarsa.federation.problem import average
 from tests.deploy.federations import CONFIG, reference, request
 from tests.deploy.grids import changed
@@ -127,7 +129,12 @@ def test_another_federation_is_refused_until_the_state_is_removed(settings, home
         ({"round": "1"}, "round must be of type int, got '1'"),
         ({"steps": 10**12}, "round 1 must be 7 steps from 0 on, got 1000000000000 from 0 on"),
         ({"t": 7}, "round 1 must be 7 steps from 0 on, got 7 from 7 on"),
-        ({"federation": ""}, "federation have a name"),
+        ({"federation": ""}, "federation must have a name of at most 64 letters, got ''"),
+        ({"federation": "\ud800"}, r"federation must have a name of at most 64 letters, got '\\ud800'"),
+        ({"federation": "x" * 65}, "federation must have a name of at most 64 letters, got 'x"),
+        ({"round": 2**61}, "round must be at least 1 and at most 14285714285714, got 2305843009213693952"),
+        ({"until": float("nan")}, "until must be a time, got nan"),
+        ({"until": float("inf")}, "until must be a time, got inf"),
         ({"until": 0.0}, "the round's deadline has passed"),
         ({"counted": 3}, "counted must be of type dict, got 3"),
         ({"counted": {"0": "3"}}, r"counted must hold the numbers of rounds, got \{'0': '3'\}"),
@@ -167,21 +174,13 @@ def test_the_state_of_another_agent_is_refused(settings, homes, tmp_path):
         Agent(settings, 0, homes[0])
 
 
-@pytest.mark.parametrize(
-    ("place", "value", "message"),
-    [
-        (8, 1, "encrypted"),  # flags
-        (6, 255, "zip file version 25.5"),
-        (10, 32, "compression method is not supported"),
-    ],
-)
-def test_flipped_bytes_of_a_state_are_told(settings, homes, place, value, message):
+def test_a_damaged_state_is_told(settings, homes):
     agent = Agent(settings, 0, homes[0])
     agent.take_part(request(settings, 1), np.zeros(settings.dim))
-    damaged = bytearray(agent.path.read_bytes())
-    damaged[damaged.index(b"PK\1\2") + place] = value  # in the archive's own list of its files
-    agent.path.write_bytes(damaged)
-    with pytest.raises(ValueError, match=rf"agent\.npz: expected a fedsarsa agent state, got: .*{message}"):
+    content = bytearray(agent.path.read_bytes())
+    content[100] ^= 1
+    agent.path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"agent\.npz: expected a fedsarsa agent state, got: a damaged file"):
         Agent(settings, 0, homes[0])
 
 
@@ -323,6 +322,7 @@ def test_messages_survive_the_wire_and_nonsense_does_not():
         with pytest.raises(wire.BrokenMessageError, match="expected a header of at most"):
             wire.receive(there)
     for nonsense in (
+        b"\0\0\x4e\x20" + b"[" * 20_000,
         b"\0\0\0\2[]",
         b"\0\0\0\2{}",
         b'\0\0\0\x0e{"numbers":-1}',
@@ -335,6 +335,83 @@ def test_messages_survive_the_wire_and_nonsense_does_not():
             here.close()
             with pytest.raises(wire.BrokenMessageError):
                 wire.receive(there)
+
+
+STRANGE = (
+    *(None, True, False, 0, -1, 2**61, -(2**70), 10**300, 0.5, -0.0, float("nan"), float("inf"), 1e308),
+    *(
+        "",
+        "one",
+        "\ud800",
+        "\x1b[2J\x1b]0;title\x07",
+        "\n\r\0",
+        "\u202e",
+        "é" * 300,
+        "x" * 60_000,
+        "9" * 4000,
+    ),
+    *(
+        [],
+        [[]],
+        {},
+        {"a": {}},
+        {"": None},
+        [0] * 9000,
+        {"\ud800": "\udfff"},
+        {"0": 10**200},
+        {"1": float("nan")},
+    ),
+)
+
+
+def strange_message(rng, asked):
+    """A request in which something is wrong, most of the time."""
+    kind = rng.integers(4)
+    if kind == 0:  # one or two fields
+        for name in rng.choice(sorted(asked), size=rng.integers(1, 3)):
+            asked[name] = STRANGE[rng.integers(len(STRANGE))]
+    elif kind == 1:  # a field inside
+        name = rng.choice(["terms", "counted"])
+        key = rng.choice(sorted(asked[name]) or ["0"])
+        asked[name] = asked[name] | {str(key): STRANGE[rng.integers(len(STRANGE))]}
+    text = json.dumps(asked).encode()[: wire.LONGEST_HEADER]
+    if kind == 2:  # bytes of the text
+        spoilt = bytearray(text)
+        for place in rng.integers(len(text), size=rng.integers(1, 20)):
+            spoilt[place] = rng.integers(256)
+        text = bytes(spoilt)
+    elif kind == 3:  # no end of nesting
+        depth = int(rng.integers(1, 16_000))
+        text = b'{"numbers":' + rng.choice([b"[", b'{"a":']) * depth
+    return wire.LENGTH.pack(len(text)) + text + rng.bytes(8 * int(rng.integers(0, 9)))
+
+
+def test_whatever_arrives_the_agent_lives_on_and_says_nothing_that_a_terminal_obeys(settings, homes):
+    said, rng = [], np.random.default_rng(0)
+    agent, theta = Agent(settings, 0, homes[0], said.append), np.zeros(settings.dim)
+    for _ in range(3000):
+        asked = request(settings, agent.round + 1, numbers=int(rng.integers(0, 9)))
+        here, there = socket.socketpair()
+        with here, there:
+            here.sendall(strange_message(rng, asked))
+            here.shutdown(socket.SHUT_WR)
+            _answer(agent, there, said.append)
+    assert len(said) >= 3000
+    for line in said:
+        assert line.encode().decode().isprintable(), line
+        assert len(line) < 600
+    twin = Agent(settings, 0, homes[0])
+    wanted = request(settings, agent.round + 1, federation=agent.federation or "one")
+    np.testing.assert_array_equal(agent.take_part(wanted, theta), twin.take_part(wanted, theta))
+
+
+@pytest.mark.parametrize("sign", ['"', "'", "\\", "\n", "\x1b"])
+def test_directories_that_flower_cannot_be_told_are_refused(settings, short_path, sign):
+    home = short_path / f"a{sign}b"
+    with pytest.raises(ValueError, match="expected a path without quotes, backslashes and unprintable signs"):
+        serve(settings, 0, home, print)
+    with pytest.raises(ValueError, match="expected a path without quotes, backslashes and unprintable signs"):
+        join("127.0.0.1:9", home, None, None, True, print)
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ import json
 import socket
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from fedsarsa.deploy import bridge, ledger
@@ -46,3 +47,15 @@ def test_an_agent_that_cannot_be_reached_does_not_answer_and_refuses_nothing(
     said = list(ledger.read(made.home))[1]["rejected"]["agent 1"]
     assert said.startswith("its agent process does not answer: ")
     assert message in said
+
+
+@pytest.mark.parametrize(
+    "request_",
+    ["[" * 20_000, "no JSON", "[]", '{"patience": NaN}', '{"patience": 1e400}', '{"patience": "\\ud800"}'],
+)
+def test_requests_that_are_none_are_told(short_path, monkeypatch, request_):
+    monkeypatch.setattr(bridge, "reply", lambda message, header, answer: header)
+    arrays = {"arrays": {"theta": SimpleNamespace(numpy=lambda: np.zeros(3))}}
+    content = SimpleNamespace(config_records={"config": {"request": request_}}, array_records=arrays)
+    context = SimpleNamespace(node_config={"agent": str(short_path / "agent.sock")})
+    assert isinstance(bridge.train(SimpleNamespace(content=content), context)["unreachable"], str)

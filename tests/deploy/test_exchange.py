@@ -3,14 +3,18 @@
 import time
 from types import SimpleNamespace
 
+import httpx
 import numpy as np
 import pytest
 from flwr.common.constant import SUPERLINK_NODE_ID
 from flwr.proto.message_pb2 import Message, Metadata, ObjectTree, PullObjectResponse
 from flwr.proto.runtime_pb2 import PullAppMessagesResponse
+from flwr.supercore.inflatable.inflatable_utils import ObjectPushError
 from flwr.superlink.grid import http_grid
 
 from fedsarsa.deploy import exchange, ledger
+from tests.deploy.federations import reference
+from tests.deploy.grids import assert_central
 
 
 class Clock:
@@ -44,7 +48,7 @@ class SlowGrid:
 
 
 def exchanged(grid, deadline, hear):
-    return exchange.exchange(grid, grid.questions, deadline, hear)
+    return exchange.exchange(grid, grid.questions, deadline, hear, print)
 
 
 def test_a_reply_may_have_waited_as_long_as_nobody_looked(monkeypatch):
@@ -73,8 +77,63 @@ def test_looks_become_rarer_but_not_rare(monkeypatch):
     assert replies.unseen == 0.1
 
 
+TROUBLE = {
+    "frozen": (
+        httpx.ConnectTimeout("_ssl.c:1011: The handshake operation timed out"),
+        "_ssl.c:1011: The han",
+    ),
+    "frozen in a push": (ObjectPushError("00", 1, "one"), "push session may have expired"),
+    "gone": (httpx.ReadError(""), "ReadError"),
+    "locked": (
+        httpx.HTTPStatusError("", request=None, response=httpx.Response(500, text="database is locked")),
+        "500 database is locked",
+    ),
+}
+
+
+@pytest.mark.parametrize("call", ["push_messages", "pull_messages", "get_node_ids"])
+@pytest.mark.parametrize("trouble", TROUBLE)
+def test_a_superlink_in_trouble_is_asked_again(settings, server, grid, monkeypatch, call, trouble):
+    made = server()
+    error, words = TROUBLE[trouble]
+    asked, original = [], getattr(grid, call)
+
+    def sometimes(*arguments):
+        asked.append(call)
+        if len(asked) % 3 == 1:
+            raise error
+        return original(*arguments)
+
+    monkeypatch.setattr(grid, call, sometimes)
+    made.train(grid)
+    assert_central(made, settings, reference(settings))
+    told = [
+        line for line in made.said if line.startswith("the SuperLink does not answer, and is asked again")
+    ]
+    assert words in told[0]
+    assert "server.fraction" in told[0]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        httpx.ConnectError("[SSL: CERTIFICATE_VERIFY_FAILED] certificate has expired"),
+        httpx.HTTPStatusError("401", request=None, response=httpx.Response(401)),
+    ],
+)
+def test_what_does_not_pass_is_not_asked_again(server, grid, monkeypatch, error):
+    made = server()
+
+    def refuse():
+        raise error
+
+    monkeypatch.setattr(grid, "get_node_ids", refuse)
+    with pytest.raises(httpx.HTTPError):
+        made.train(grid)
+
+
 def test_looking_is_the_strategys_own_time(settings, server, grid, monkeypatch):
-    def slow(grid, messages, deadline, hear):
+    def slow(grid, messages, deadline, hear, say):
         return exchange.Replies(list(grid.pull_messages(grid.push_messages(messages))), 1e6)
 
     monkeypatch.setattr(exchange, "exchange", slow)

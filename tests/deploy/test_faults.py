@@ -15,6 +15,18 @@ from tests.deploy.federations import with_participation
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(1500)]
 
+# Leases of nodes that last 20 seconds, not 60, and calls that wait 5 seconds, not 30.
+SHORT_LEASES = """
+import sys
+if "supernode" in sys.orig_argv:
+    import flwr.common.constant as constant
+    constant.HEARTBEAT_DEFAULT_INTERVAL = 10
+"""
+SHORT_CALLS = """
+if "supernode" in sys.orig_argv:
+    from flwr.supercore.protobuf.client import ProtobufClient
+    ProtobufClient.__init__.__kwdefaults__["timeout"] = 5.0
+"""
 CLOCK = """
 import datetime, sys
 if "supernode" in sys.orig_argv:
@@ -32,6 +44,7 @@ def home():
 
 def test_faults_in_the_middle_of_a_run_change_nothing_but_the_time(home):
     made = Deployment(home, rounds=8, deadline=30.0)
+    made.customise(SHORT_LEASES)
     with made.processes:
         for number in range(2):
             made.start_agent(number)
@@ -87,12 +100,7 @@ def test_faults_in_the_middle_of_a_run_change_nothing_but_the_time(home):
         assert node.wait(PATIENCE) == 2
         assert "the SuperNode ended with code -9" in made.processes.last_words("node1")
 
-        def back():  # as systemd would
-            if made.processes.started["node1"].poll() is not None:
-                made.start_node(1)
-            return made.rounds() >= 5
-
-        made.wait(back)
+        made.wait(lambda: made.with_nodes(3) and made.rounds() >= 5)
 
         # The SuperLink is killed. The server says so; started again, it goes on.
         os.kill(made.part("guards superlink", str(made.server)), signal.SIGKILL)
@@ -166,4 +174,50 @@ def test_a_run_goes_on_without_a_killed_supernode_and_after_a_full_disk(home):
     assert present[done:] == [[0, 1]] * (5 - done)
     expected = with_participation(made.settings, present)
     seen = ledger.central(made.server, made.settings.dim)
+    np.testing.assert_allclose(seen, expected, rtol=0, atol=1e-12)
+
+
+def test_nodes_outlast_a_frozen_superlink_and_another_authority(home):
+    made = Deployment(home, rounds=4, deadline=20.0)
+    made.customise(SHORT_LEASES + SHORT_CALLS)
+    with made.processes:
+        for number in range(2):
+            made.start_agent(number)
+        server = made.start_server()
+        made.hear("server", "SuperLink listens")
+        for number in range(2):
+            made.start_node(number)
+
+        # The SuperLink is frozen for longer than nodes wait for it: they end, say why, and join again.
+        made.wait(lambda: made.with_nodes(2) and made.rounds() >= 1)
+        link = made.part("guards superlink", str(made.server))
+        os.kill(link, signal.SIGSTOP)
+        for number in range(2):
+            assert made.processes.started[f"node{number}"].wait(PATIENCE) == 2
+            said = made.processes.last_words(f"node{number}")
+            assert f"superlink: {made.address} does not answer within 10 seconds" in said
+        os.kill(link, signal.SIGCONT)
+        done = made.rounds()
+        made.wait(lambda: made.with_nodes(2) and made.rounds() > done)
+
+        # The server comes back with another authority: nodes say so, also when they are started again.
+        server.terminate()
+        server.wait(PATIENCE)
+        for name in ("ca.crt", "ca.key", "server.crt", "server.key"):
+            (made.server / name).unlink()
+        keys.make_server(made.server, ["localhost"])
+        server = made.start_server()
+        made.hear("server", "SuperLink listens")
+        other = f"the certificate of {made.address} does not match {made.homes[0] / 'ca.crt'}: "
+        assert made.processes.started["node0"].wait(PATIENCE) == 2
+        assert other in made.processes.last_words("node0")
+        assert made.start_node(0).wait(PATIENCE) == 2
+        assert other in made.processes.last_words("node0")
+        for number in range(2):
+            shutil.copy(made.server / "ca.crt", made.homes[number])
+        made.wait(lambda: made.with_nodes(2) and server.poll() is not None)
+        assert server.returncode == 0, made.tell()
+    assert left_running(home) == []
+    seen = ledger.central(made.server, made.settings.dim)
+    expected = with_participation(made.settings, [[0, 1]] * 4)
     np.testing.assert_allclose(seen, expected, rtol=0, atol=1e-12)

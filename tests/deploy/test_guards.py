@@ -2,10 +2,8 @@
 
 import asyncio
 import hashlib
-import inspect
 import json
 import re
-import signal
 import stat
 import subprocess
 import sys
@@ -58,6 +56,30 @@ def test_nodes_are_heard_from_anywhere():
     assert served(("10.0.0.8", 5), "/v1/fleet/pull-messages") is True
 
 
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_superlink_whose_database_is_locked_says_that_it_is_busy(capsys, begun):
+    from sqlalchemy.exc import OperationalError
+
+    sent = []
+
+    async def locked(scope, receive, send):
+        if begun:
+            await send({"status": 200})
+        raise OperationalError("UPDATE node", {}, Exception("database is locked"))
+
+    async def send(message):
+        sent.append(message.get("status"))
+
+    asking = guards.Doors(locked, SECRET)({"type": "http", "path": "/v1/fleet/pull-messages"}, None, send)
+    if begun:  # too late to say anything else
+        with pytest.raises(OperationalError):
+            asyncio.run(asking)
+        return
+    asyncio.run(asking)
+    assert sent[0] == 503
+    assert "too busy for /v1/fleet/pull-messages" in capsys.readouterr().err
+
+
 def superlink(monkeypatch, tmp_path):
     """Guard Flower's SuperLink, and do not run it."""
     from flwr.superlink import extensions
@@ -108,16 +130,13 @@ def test_a_node_may_send_replies_of_its_own_to_the_server_alone(
     assert "refused a message of node 7" in capsys.readouterr().err
 
 
-def test_flower_still_has_the_places_where_the_guards_stand(monkeypatch, tmp_path):
+def test_the_doors_are_outermost(monkeypatch, tmp_path):
     from flwr.superlink import main
-    from flwr.supernode import start_client_internal as inside
 
     superlink(monkeypatch, tmp_path)
     outermost = main._get_middleware()[0]
     assert outermost.cls is guards.Doors
     assert outermost.kwargs == {"secret": SECRET}
-    assert "get_fab" in inspect.signature(inside._pull_and_store_message).parameters
-    assert "_pull_and_store_message(" in inspect.getsource(inside.start_client_internal)
 
 
 # ---- a node runs its own app alone ----
@@ -139,6 +158,7 @@ def sent_to_a_node(monkeypatch, bundle):
         monkeypatch.setattr(inside, name, getattr(inside, name))
     monkeypatch.setattr(threading, "excepthook", threading.excepthook)
     monkeypatch.setattr("flwr.supernode.cli.flower_supernode", lambda: None)
+    monkeypatch.setattr(guards, "_end", lambda error: None)
     guards.supernode()
     stores = ObjectStoreFactory()
     state, store = NodeStateFactory(objectstore_factory=stores).state(), stores.store()
@@ -219,9 +239,10 @@ def launch(monkeypatch, tmp_path):
     script = tmp_path / "task"
     started, begin = [], subprocess.Popen
     monkeypatch.setattr(subprocess, "Popen", lambda *a, **b: started.append(begin(*a, **b)) or started[-1])
-    monkeypatch.setitem(TASK_TYPE_TO_COMMAND, TaskType.CLIENT_APP, str(script))
+    monkeypatch.setitem(TASK_TYPE_TO_COMMAND, TaskType.SERVER_APP, str(script))
     monkeypatch.setattr(SubprocessExecutor, "launch", SubprocessExecutor.launch)
     monkeypatch.setattr("flwr.supercore.cli.flower_superexec", lambda: None)
+    monkeypatch.setattr("fedsarsa.deploy.launcher.Launcher", lambda: None)  # of client tasks
     guards.superexec()
 
     def launched(lines, token="c0ffee"):
@@ -229,7 +250,7 @@ def launch(monkeypatch, tmp_path):
         new.write_text(f"#!{sys.executable}\n{lines}")
         new.chmod(stat.S_IRWXU)
         new.replace(script)
-        spec = ExecutionSpec(TaskType.CLIENT_APP, "127.0.0.1:1", token, True, None, False, 1, False, 1)
+        spec = ExecutionSpec(TaskType.SERVER_APP, "127.0.0.1:1", token, True, None, False, 1, False, 1)
         SubprocessExecutor().launch(spec)
         return started[-1]
 
@@ -246,8 +267,8 @@ def test_a_tasks_token_is_nowhere_that_others_can_read(launch, tmp_path):
         f"""
 import importlib, json
 
-task = importlib.import_module("flwr.supernode.cli.flwr_clientapp")
-args = task._parse_args_run_flwr_clientapp().parse_args()
+task = importlib.import_module("flwr.superlink.cli.flwr_serverapp")
+args = task._parse_args_run_flwr_serverapp().parse_args()
 found = [task.try_obtain_flwr_app_token(args)]
 for name in ("cmdline", "environ"):
     with open("/proc/self/" + name) as file:
@@ -262,13 +283,6 @@ with open("{seen}", "w") as file:
     assert found == token
     assert "--token-file" in command
     assert token not in command + environment
-
-
-def test_tasks_that_wait_for_what_is_gone_are_ended(launch):
-    first, second, third = (launch("import time; time.sleep(60)") for _ in range(3))
-    assert first.wait(60) == -signal.SIGKILL
-    assert second.poll() is None
-    assert third.poll() is None
 
 
 # ---- which nodes may join ----
@@ -361,6 +375,45 @@ def test_a_late_reply_does_not_hold_up_the_next_ones():
     pushing(send=lambda message, store: pushed.append((message.metadata.reply_to_message_id, store)), store=1)
     assert pushed == [("late", 1), ("other", 1), ("asked", 1)]
     assert ready == [["next"]]
+
+
+SUPERNODE = """
+import threading, time
+from fedsarsa.deploy import guards
+from flwr.supernode import cli, start_client_internal as inside
+
+def ending():
+    threading.Thread(target=time.sleep, args=[300]).start()  # of uvicorn's, say
+    END
+
+cli.flower_supernode = ending
+inside._pull_and_store_message = lambda **_: 1 / 0
+guards.supernode()
+"""
+SWALLOWING = """
+    try:
+        inside._pull_and_store_message(receive=None, get_fab=None)
+    except ZeroDivisionError as error:
+        print(error)
+"""
+
+
+@pytest.mark.parametrize(
+    ("end", "why"),
+    [
+        (
+            "raise OSError('_ssl.c:1011: The handshake operation timed out')",
+            "OSError: _ssl.c:1011: The handshake",
+        ),
+        ("return", "RuntimeError: Flower's main loop has ended"),
+        (SWALLOWING.strip(), "ZeroDivisionError: division by zero"),  # as Flower does
+    ],
+)
+def test_a_supernode_ends_with_its_main_thread(end, why):
+    script = SUPERNODE.replace("END", end)
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
+    assert ended.returncode == 1, ended.stderr
+    assert ended.stderr.splitlines()[-1].startswith(guards.DIED + why)
 
 
 def test_a_supernode_ends_with_the_first_of_its_threads_that_dies():

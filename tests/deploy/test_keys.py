@@ -281,6 +281,22 @@ def tls(home):
     thread.join()
 
 
+def test_a_superlink_whose_certificate_has_expired_is_told(home, request):
+    keys.make_server(home, ["localhost"], days=0)
+    port = request.getfixturevalue("tls")
+    expired = r"the certificate of 127.0.0.1:\d+ does not match .*ca.crt: certificate has expired"
+    with pytest.raises(ValueError, match=expired):
+        addresses.check_reachable("127.0.0.1", port, home / "ca.crt")
+
+
+def test_a_superlink_that_is_frozen_is_told(home):
+    with socket.create_server(("127.0.0.1", 0)) as frozen:  # connections wait to be accepted
+        port = frozen.getsockname()[1]
+        for authority in (home / "ca.crt", None):
+            with pytest.raises(ValueError, match=rf"127.0.0.1:{port} does not answer within 0.2 seconds"):
+                addresses.check_reachable("127.0.0.1", port, authority, patience=0.2)
+
+
 def test_superlinks_that_cannot_be_trusted_or_reached(home, tls, tmp_path):
     other = files.private_directory(tmp_path / "other")
     keys.make_server(other, ["localhost"])

@@ -12,6 +12,7 @@ import pytest
 from fedsarsa.deploy import ledger, server_app, table
 from fedsarsa.deploy import server as servers
 from fedsarsa.deploy.ledger import Standing
+from tests.damage import damaged
 from tests.deploy.federations import CONFIG, reference
 from tests.deploy.grids import (
     assert_central,
@@ -195,9 +196,9 @@ def test_a_server_app_tells_of_a_damaged_line(finished, tmp_path):
 def test_where_to_go_on_is_what_the_checkpoint_says(settings, finished, tmp_path):
     assert servers._last_round(finished) == 10
     before = shutil.copytree(finished, tmp_path / "before")
-    last = ledger.read(before)[-1]
-    with (before / ledger.ROUNDS).open("a") as lines:  # written, and then the disk was full
-        lines.write(json.dumps(last | {"round": 11}) + "\n")
+    last = ledger._lines(before)[-1]
+    with (before / ledger.ROUNDS).open("ab") as lines:  # written, and then the disk was full
+        lines.write(ledger._sealed(last.record | {"round": 11}, last.digest)[0])
     assert [line["round"] for line in ledger.read(before)][-1] == 11
     assert servers._last_round(before) == 10
     (before / ledger.CHECKPOINT).unlink()
@@ -225,3 +226,53 @@ def test_a_checkpoint_that_is_older_than_the_rest_costs_no_round(server, grid, o
     for name in {ledger.ROUNDS, ledger.CENTRAL} - {gone}:
         (made.home / name).unlink()
     assert server().standing.round == 0
+
+
+def known(home, dim):
+    """All that is read of a federation, and rewritten where it goes on."""
+    return repr(ledger.read(home)), ledger.central(home, dim)
+
+
+@pytest.mark.parametrize("name", [ledger.ROUNDS, ledger.CENTRAL])
+def test_damage_is_an_error_or_changes_nothing(settings, finished, name):
+    path = finished / name
+    lines, rows = known(finished, settings.dim)
+    content, refused = path.read_bytes(), 0
+    for harmed in damaged(np.random.default_rng(0), content, 2000):
+        path.write_bytes(harmed)
+        try:
+            again, found = known(finished, settings.dim)
+        except ValueError as error:
+            refused += str(error).startswith(f"{path}: ")
+            continue
+        assert again == lines
+        np.testing.assert_array_equal(found, rows[: len(found)])  # rows may be missing, and are seen to be
+        if len(found) < len(rows):
+            assert len(harmed) < len(content)
+    assert refused > 1000
+
+
+def test_the_last_row_of_an_older_version_is_that_of_the_checkpoint(server, finished):
+    path = finished / ledger.ROUNDS
+    older = [{key: line[key] for key in line if key != "central"} for line in ledger.read(finished)]
+    path.write_text("".join(json.dumps(line) + "\n" for line in older))
+    rows = (finished / ledger.CENTRAL).read_bytes()
+    (finished / ledger.CENTRAL).write_bytes(rows[:-1] + bytes([rows[-1] ^ 1]))
+    older = pytest.warns(RuntimeWarning, match=r"rounds\.jsonl: a file of an older version")
+    others = r"central\.f64: expected the parameters after round 10, got others"
+    with older, pytest.raises(ValueError, match=others):
+        server()
+    (finished / ledger.CENTRAL).write_bytes(rows)
+    with older:
+        assert server().standing.round == 10
+
+
+def test_lines_that_were_cut_off_are_missed(server, finished):
+    path = finished / ledger.ROUNDS
+    lines = path.read_bytes().splitlines(keepends=True)
+    for kept in (lines[:5], lines[5:], lines[:4] + lines[5:], []):
+        path.write_bytes(b"".join(kept))
+        with pytest.raises(ValueError, match=r"rounds\.jsonl: .*put a copy back, or move the file away"):
+            server()
+    path.unlink()
+    assert server().standing.round == 10

@@ -1,10 +1,15 @@
+import copy
+import re
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import fedsarsa as fs
+from fedsarsa import _checks
 from fedsarsa.experiments import config, grid
+from fedsarsa.federation import problem
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -151,3 +156,87 @@ def test_examples_are_sound(path):
 
 def test_there_are_examples():
     assert len(list(EXAMPLES.glob("*.toml"))) >= 3
+
+
+HUGE = 10**30
+ALGORITHM = {"features": {"kind": "tile-coding"}}
+CONTROL = {"kind": "control", "world": "CartPole"}
+PENDULUM = {"kind": "control", "world": "Pendulum"}
+
+
+@pytest.mark.parametrize("number", [HUGE, 10**15])
+@pytest.mark.parametrize(
+    ("key", "around"),
+    [
+        ("fleet.agents", {}),
+        ("fleet.states", {}),
+        ("fleet.actions", {}),
+        ("fleet.agents", {"fleet": CONTROL}),
+        ("fleet.agents", {"fleet": {"kind": "gym", "id": "CartPole-v1"}}),
+        ("training.steps", {}),
+        ("training.runs", {}),
+        ("training.threads", {}),
+        ("training.record_every", {}),
+        ("algorithm.sync_every", {}),
+        ("algorithm.features.d1", {"algorithm": {"features": {"kind": "modulo"}}}),
+        ("algorithm.features.tilings", {"fleet": CONTROL, "algorithm": ALGORITHM}),
+        ("algorithm.features.bins", {"fleet": CONTROL, "algorithm": ALGORITHM}),
+        ("algorithm.features.memory", {"fleet": CONTROL, "algorithm": ALGORITHM}),
+        ("algorithm.features.order", {"fleet": CONTROL, "algorithm": {"features": {"kind": "fourier"}}}),
+        ("algorithm.features.centres", {"fleet": CONTROL, "algorithm": {"features": {"kind": "rbf"}}}),
+        ("algorithm.actions.count", {"fleet": PENDULUM, "algorithm": {"actions": {"kind": "grid"}}}),
+    ],
+)
+def test_huge_numbers_are_refused_with_a_limit(key, around, number):
+    content = copy.deepcopy(around)
+    *above, last = key.split(".")
+    section = content
+    for name in above:
+        section = section.setdefault(name, {})
+    section[last] = number
+    where = r"[\w.-]*".join(re.escape(part) for part in key.split("."))  # kinds may be in between
+    with pytest.raises(ValueError, match=rf"x: {where}.*less than or equal to \d+, got {number}"):
+        config.validate(content, "x")
+
+
+@pytest.mark.parametrize(
+    ("sections", "message"),
+    [
+        (
+            {"fleet": {"states": 10**6}},
+            "agents and states must leave worlds that fit into .*, got 20 and 1000000",
+        ),
+        (
+            {"fleet": {"agents": 10**6}},
+            "agents and states must leave worlds that fit into .*, got 1000000 and 100",
+        ),
+        ({"training": {"steps": 10**12}}, "record_every must leave at most 4 GiB of records, got"),
+        (
+            {"training": {"runs": 10**6, "steps": 5}, "fleet": {"agents": 10**6, "eps_p": 0.0, "eps_r": 0.0}},
+            "runs must leave local parameters that fit into memory, got 1000000",
+        ),
+        (
+            {
+                "fleet": {"actions": 10**6, "agents": 1},
+                "training": {"steps": 5},
+                "algorithm": {"features": {"kind": "modulo", "d2": 10**6}},
+            },
+            "runs must leave local parameters that fit into memory",
+        ),
+    ],
+)
+def test_numbers_that_are_too_large_together_are_refused_before_memory_is_taken(
+    monkeypatch, sections, message
+):
+    monkeypatch.setattr(_checks, "MEMORY", 4 * 2**30)
+    monkeypatch.setattr(problem, "MEMORY", 2**24)
+    settings = config.validate(sections, "x")
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match=message):
+            settings.algorithm.build().train(
+                settings.fleet.build(Path()), **settings.training.model_dump(), progress=False
+            )
+        assert tracemalloc.get_traced_memory()[1] < 2**29
+    finally:
+        tracemalloc.stop()

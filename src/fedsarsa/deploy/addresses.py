@@ -63,6 +63,8 @@ def check_reachable(host: str, port: int, authority: Path | None, patience: floa
         ) from None
     except ssl.SSLError as error:
         raise ValueError(f"superlink: {place} does not speak TLS: {error.reason}") from None
+    except TimeoutError:
+        raise ValueError(f"superlink: {place} does not answer within {patience:g} seconds") from None
     except OSError as error:
         raise ValueError(f"superlink: {place} cannot be reached: {error.strerror or error}") from None
 

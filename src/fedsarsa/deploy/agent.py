@@ -5,6 +5,7 @@ to it. What it knows is on disk after every round, so that a crash loses nothing
 """
 
 import fcntl
+import math
 import os
 import signal
 import socket
@@ -20,10 +21,12 @@ from fedsarsa._checks import Floats
 from fedsarsa.deploy import files, wire
 from fedsarsa.deploy.config import Federation
 from fedsarsa.deploy.learner import Held, Learner, WorldError
+from fedsarsa.federation.problem import MOST_STEPS
 
 KIND = "agent state"
 SOCKET, STATE, LOCK = "agent.sock", "agent.npz", "agent.lock"
 BEFORE, AFTER = "before.", "after."  # the last round answered
+LONGEST_NAME = 64
 PATIENCE = 10.0  # seconds that a caller may take to say what it wants
 
 
@@ -108,8 +111,11 @@ class Agent:
         for name, own in self.terms.items():
             if request["terms"].get(name) != own:
                 raise RefusalError(f"{name} is {own} here, {request['terms'].get(name)} at the server")
-        if request["round"] < 1 or not request["federation"]:
-            raise RefusalError("round must be at least 1, and federation have a name")
+        name, last = request["federation"], MOST_STEPS // self.every
+        if not 1 <= request["round"] <= last:
+            raise RefusalError(f"round must be at least 1 and at most {last}, got {request['round']}")
+        if not (name.isascii() and name.isalnum() and len(name) <= LONGEST_NAME):
+            raise RefusalError(f"federation must have a name of at most {LONGEST_NAME} letters, got {name!r}")
         begin = (request["round"] - 1) * self.every
         if (request["t"], request["steps"]) != (begin, self.every):
             raise RefusalError(
@@ -118,6 +124,8 @@ class Agent:
             )
         if theta.shape != (self.learner.dim,) or not np.isfinite(theta).all():
             raise RefusalError(f"theta must be {self.learner.dim} finite numbers, got {theta.shape[0]}")
+        if not math.isfinite(request["until"]):
+            raise RefusalError(f"until must be a time, got {request['until']}")
         if time.monotonic() > request["until"]:
             raise RefusalError("the round's deadline has passed")
 
@@ -159,7 +167,7 @@ def serve(settings: Federation, number: int, home: Path, say: Callable[[str], No
     """Answer the bridge until SIGTERM or Ctrl-C."""
     home = files.private_directory(home)
     address = home / SOCKET
-    wire.check_length(address)
+    wire.check_socket(address)
     with (home / LOCK).open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -200,7 +208,11 @@ def reply(agent: Agent, request: dict[str, Any], theta: Floats) -> tuple[dict[st
     try:
         answer = agent.take_part(request, theta)
     except RefusalError as refusal:
-        header |= {"refused": str(refusal), "federation": agent.federation, "answered": agent.round}
+        header |= {
+            "refused": wire.plain(str(refusal)),
+            "federation": agent.federation,
+            "answered": agent.round,
+        }
         return header, np.zeros(0)
     return header | {"round": agent.round, "federation": agent.federation, "lost": agent.lost}, answer
 
@@ -222,7 +234,7 @@ def _answer(agent: Agent, connection: socket.socket, say: Callable[[str], None])
         wire.send(connection, header, answer)
     except (OSError, wire.BrokenMessageError) as error:
         said = "; ".join([*([said] if said else []), f"no answer: {error}"])
-    say(f"agent {agent.number}: {said}")
+    say(f"agent {agent.number}: {wire.plain(said)}")
 
 
 def _peer(connection: socket.socket) -> int:

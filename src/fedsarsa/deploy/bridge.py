@@ -22,12 +22,12 @@ app = ClientApp()
 def train(message: Message, context: Context) -> Message:
     """One round of the agent whose socket the SuperNode was started with (``agent="PATH"``)."""
     begun = time.perf_counter()
-    request = json.loads(str(message.content.config_records["config"]["request"]))
-    theta = message.content.array_records["arrays"]["theta"].numpy()
     header: dict[str, Any]
     try:
+        request = json.loads(str(message.content.config_records["config"]["request"]))
+        theta = message.content.array_records["arrays"]["theta"].numpy()
         header, answer = wire.ask(Path(str(context.node_config["agent"])), request, theta)
-    except (OSError, KeyError, wire.BrokenMessageError) as error:
+    except (OSError, KeyError, ValueError, TypeError, OverflowError, RecursionError) as error:
         header, answer = {"unreachable": str(error)}, np.zeros(0)
     header["bridge_seconds"] = time.perf_counter() - begun
     return reply(message, header, answer)

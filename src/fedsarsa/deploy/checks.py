@@ -11,6 +11,7 @@ from flwr.app import Message
 from fedsarsa._checks import Floats
 from fedsarsa.deploy import wire
 from fedsarsa.deploy.config import Federation
+from fedsarsa.deploy.wire import plain
 from fedsarsa.learning.boxes import BoxMap
 from fedsarsa.learning.features import Aggregation, FeatureMap
 from fedsarsa.learning.step_sizes import ConstantStep, Schedule, schedules, step_sizes_at
@@ -91,12 +92,6 @@ def ceiling(
 
 HEADER = 256  # bytes of a .npy file before its numbers
 KEEPS_NOBODY_OUT = 1e6  # times what honest parameters are like: a bound beyond is none
-LONGEST_REASON = 500  # letters of a stranger's that are repeated
-
-
-def plain(text: str) -> str:
-    """A stranger's words for a log: not too many, and no signs that a terminal would obey."""
-    return "".join(letter if letter.isprintable() else "?" for letter in text[:LONGEST_REASON])
 
 
 class Examiner:

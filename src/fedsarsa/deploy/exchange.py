@@ -3,18 +3,24 @@
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import httpx
 from flwr.app import Error, Message
 from flwr.common.constant import SUPERLINK_NODE_ID, ErrorCode
 from flwr.serverapp import Grid
-from flwr.supercore.inflatable.inflatable_utils import pull_objects
+from flwr.supercore.inflatable.inflatable_utils import ObjectPushError, pull_objects
 from flwr.superlink.grid import http_grid
 
 POLL = 0.02  # seconds between two looks for replies, at least
 SHARE = 0.005  # of the time waited so far: who has waited long looks less often
 LONGEST_POLL = 0.25
+OVERLOADED = (
+    "if this lasts, its machine is frozen or overloaded: more cores, a larger sync_every, or a smaller "
+    "server.fraction help"
+)
+
+T = TypeVar("T")
 
 
 class Replies(NamedTuple):
@@ -25,21 +31,34 @@ class Replies(NamedTuple):
 
 
 def exchange(
-    grid: Grid, messages: list[Message], deadline: float, hear: Callable[[Message], None]
+    grid: Grid,
+    messages: list[Message],
+    deadline: float,
+    hear: Callable[[Message], None],
+    say: Callable[[str], None],
 ) -> Replies:
     """Send, and gather replies until all are here or ``deadline`` seconds have passed.
 
-    ``hear`` is told of every reply when it comes. Replies name the node that sent them as their source, or
-    the SuperLink, which tells by an error that a node is away.
+    ``hear`` is told of every reply when it comes, ``say`` why the SuperLink does not do its part now: then
+    nothing is there, and the round will be asked again. Replies name the node that sent them as their
+    source, or the SuperLink, which tells by an error that a node is away.
     """
-    pushed = zip(grid.push_messages(messages), messages, strict=False)
+    names = passing(lambda: list(grid.push_messages(messages)), say) or []
+    pushed = zip(names, messages, strict=False)
     waiting = {name: question for name, question in pushed if name}
     begun = time.monotonic()
     replies: list[Message] = []
-    pause = 0.0
+    pause, told = 0.0, False
+
+    def say_once(line: str) -> None:
+        nonlocal told
+        if not told:
+            say(line)
+        told = True
+
     while True:
         for name, question in list(waiting.items()):
-            reply = _reply(grid, name, question)
+            reply = _reply(grid, name, question, say_once)
             if reply is not None:
                 hear(reply)
                 replies.append(reply)
@@ -62,7 +81,23 @@ def limit_uploads(seconds: float) -> None:
     )
 
 
-def _reply(grid: Grid, name: str, question: Message) -> Message | None:
+def passing(call: Callable[[], T], say: Callable[[str], None]) -> T | None:
+    """What a call of the SuperLink gives, or None where it cannot answer now: that passes, and is said."""
+    try:
+        return call()
+    except (httpx.TransportError, ObjectPushError) as error:  # the latter: frozen in the middle of a push
+        if "CERTIFICATE_VERIFY_FAILED" in str(error):
+            raise
+        why = str(error) or type(error).__name__
+    except httpx.HTTPStatusError as error:
+        if error.response.status_code < 500:
+            raise
+        why = f"{error.response.status_code} {error.response.text[:100]}".strip()
+    say(f"the SuperLink does not answer, and is asked again: {why}; {OVERLOADED}")
+    return None
+
+
+def _reply(grid: Grid, name: str, question: Message, say: Callable[[str], None]) -> Message | None:
     """The reply to one question, if it is there.
 
     Everything in a message, also whose it is and what it answers, is what its sender wrote. The SuperLink
@@ -71,7 +106,7 @@ def _reply(grid: Grid, name: str, question: Message) -> Message | None:
     questions have secret names is not needed, and not so: who knows a node's number can guess them.
     """
     try:
-        found = list(grid.pull_messages([name]))
+        found = passing(lambda: list(grid.pull_messages([name])), say)
     except httpx.HTTPError:
         raise  # of the SuperLink, and no node's fault
     except Exception:  # a node's bytes went through Flower's readers, which may stumble over anything

@@ -1,5 +1,6 @@
 """State on disk: a few arrays and a JSON object in one .npz file, whole or not there, no pickles."""
 
+import io
 import json
 import os
 import stat
@@ -18,10 +19,13 @@ Arrays = dict[str, NDArray[Any]]
 
 def save(path: Path, kind: str, about: dict[str, Any], arrays: Arrays) -> None:
     """Write ``path`` atomically; when that fails, what was there before stays."""
+    archive = io.BytesIO()
+    header = np.array(json.dumps(about | {"fedsarsa_file": kind, "arrays": sorted(arrays)}))
+    np.savez(archive, allow_pickle=False, about=header, **arrays)
+    # The digest is the archive's comment, whose length is the last that an archive tells.
+    image = archive.getvalue()[:-2] + _files.SEAL_LENGTH.to_bytes(2, "little")
     try:
-        with _files.replacing(path) as temporary, temporary.open("wb") as file:
-            header = np.array(json.dumps(about | {"fedsarsa_file": kind, "arrays": sorted(arrays)}))
-            np.savez(file, allow_pickle=False, about=header, **arrays)
+        _files.write(_files.sealed(image), path)
     except OSError as error:
         raise OSError(
             f"{path}: the {kind} could not be written ({error.strerror or error}); the one before is intact"
@@ -31,7 +35,9 @@ def save(path: Path, kind: str, about: dict[str, Any], arrays: Arrays) -> None:
 def load(path: Path, kind: str) -> tuple[dict[str, Any], Arrays]:
     """Read what ``save`` wrote."""
     try:
-        with ZipFile(path), np.load(path, allow_pickle=False) as file:
+        content = path.read_bytes()
+        has_digest = _files.is_sealed(content, _is_bare_zip)
+        with ZipFile(io.BytesIO(content)), np.load(io.BytesIO(content), allow_pickle=False) as file:
             arrays = dict(file)
         about = json.loads(str(arrays.pop("about")))
         if not isinstance(about, dict) or about.pop("fedsarsa_file", None) != kind:
@@ -42,7 +48,14 @@ def load(path: Path, kind: str) -> tuple[dict[str, Any], Arrays]:
             raise ValueError("a file with other contents than it lists")
     except (OSError, ValueError, KeyError, EOFError, BadZipFile, RuntimeError) as error:
         raise ValueError(f"{path}: expected a fedsarsa {kind}, got: {error}") from None
+    if not has_digest:
+        _files.warn_unsealed(path)
     return about, arrays
+
+
+def _is_bare_zip(content: bytes) -> bool:
+    """Whether an archive ends without a comment."""
+    return content[-22:-18] == b"PK\x05\x06" and content[-2:] == b"\0\0"
 
 
 def private_directory(path: Path) -> Path:

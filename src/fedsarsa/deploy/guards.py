@@ -7,12 +7,14 @@ where every user of the machine can read it. So
 - this SuperLink takes orders (the Control interface) from its own machine alone, and only with the secret
   of its directory; tasks (the Runtime interface) are handed out there, where Flower asks for the same
   secret; from elsewhere it answers SuperNodes and nobody else;
+- this SuperLink says that it is busy where its database is, so that whoever asks tries again;
 - this SuperLink takes from a node what it replies to the server, and nothing that it says to other nodes,
   in the server's name or in theirs, which Flower would hand on;
 - this SuperNode runs the app of the installed fedsarsa and no other code, whatever it is sent;
 - this SuperNode waits neither for hours for a question whose sender died while sending it, nor with a reply
-  for the next question, and ends when a part of it has died;
-- this SuperExec gives tokens to the processes it starts as an open file without a name.
+  for the next question, and ends when a part of it has died, its main thread included;
+- this SuperExec gives tokens to the processes it starts as an open file without a name, and starts client
+  tasks as forks (`launcher`).
 
     python -m fedsarsa.deploy.guards superlink ARGUMENTS
     python -m fedsarsa.deploy.guards supernode ARGUMENTS
@@ -26,10 +28,12 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Awaitable, Callable, MutableMapping
+import traceback
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 FLEET, RUNTIME = "/v1/fleet/", "/v1/runtime/"
 SECRET_FILE = "--superexec-auth-secret-file"  # Flower's option
@@ -54,10 +58,31 @@ class Doors:
     async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
         """Pass a request on, or refuse it."""
         if scope["type"] == "lifespan" or self._is_open(scope):
-            await self.app(scope, receive, send)
+            await self._unless_busy(scope, receive, send)
         elif scope["type"] == "http":
             await send({"type": "http.response.start", "status": 403, "headers": []})
             await send({"type": "http.response.body", "body": b"orders are taken from the owner alone"})
+
+    async def _unless_busy(self, scope: Scope, receive: Any, send: Any) -> None:
+        """Answer 503, after which Flower's parts ask again, where its own 500 would end them."""
+        from sqlalchemy import exc
+
+        begun = False
+
+        async def noted(message: Any) -> None:
+            nonlocal begun
+            begun = True
+            await send(message)
+
+        try:
+            await self.app(scope, receive, noted)
+        except (exc.OperationalError, exc.TimeoutError) as error:
+            if begun:
+                raise
+            print(f"fedsarsa: too busy for {scope['path']}: {error.args[0]}", file=sys.stderr)
+            body = b"the SuperLink's database is busy"
+            await send({"type": "http.response.start", "status": 503, "headers": []})
+            await send({"type": "http.response.body", "body": body})
 
     def _is_open(self, scope: Scope) -> bool:
         path = scope["path"]
@@ -141,6 +166,16 @@ def supernode() -> None:
     from fedsarsa.deploy import app
 
     pull, asked = inside._pull_and_store_message, [""]
+    failures: list[Exception] = []
+
+    @contextmanager
+    def remembering() -> Iterator[None]:
+        """Remember an error before Flower, which ends its main loop with it, logs and forgets it."""
+        try:
+            yield
+        except Exception as error:
+            failures[:] = [] if isinstance(error, NotOursError) else [error]
+            raise
 
     def guarded(*, receive: Callable[[], Any], get_fab: Callable[[str, int], Any], **rest: Any) -> int | None:
         received: list[Any] = []
@@ -158,7 +193,8 @@ def supernode() -> None:
             return bundle
 
         try:
-            return pull(receive=noted, get_fab=only_ours, **rest)
+            with remembering():
+                return pull(receive=noted, get_fab=only_ours, **rest)
         except NotOursError as error:
             print(f"fedsarsa: refused to run an app: {error}", file=sys.stderr)
             message, _ = received[-1]
@@ -166,16 +202,27 @@ def supernode() -> None:
             inside._insert_message(reply, rest["state"], rest["object_store"])
             return int(message.metadata.run_id)
 
+    push = until_answered(inside._push_messages, asked)
+
+    def pushing(**parts: Any) -> None:
+        with remembering():
+            push(**parts)
+
     threading.excepthook = _end_with_thread
     inside._pull_and_store_message = guarded  # type: ignore[assignment]
-    inside._push_messages = until_answered(inside._push_messages, asked)
+    inside._push_messages = pushing  # type: ignore[assignment]
     inside.pull_objects = partial(  # type: ignore[attr-defined]
         inside.pull_objects,  # type: ignore[attr-defined]
         max_time=UPLOAD,
         initial_backoff=0.1,
         backoff_cap=1.0,
     )
-    flower_supernode()
+    try:
+        flower_supernode()
+    except Exception as error:
+        traceback.print_exc()
+        failures.append(error)
+    _end(failures[-1] if failures else RuntimeError("Flower's main loop has ended"))
 
 
 def _end_with_thread(died: threading.ExceptHookArgs) -> None:
@@ -186,35 +233,41 @@ def _end_with_thread(died: threading.ExceptHookArgs) -> None:
     """
     threading.__excepthook__(died)
     if died.exc_type is not SystemExit:
-        why = f"{died.exc_type.__name__}: {died.exc_value}".splitlines()[0]
-        print(DIED + why, file=sys.stderr, flush=True)
-        os._exit(1)
+        _end(died.exc_value or died.exc_type())
+
+
+def _end(error: BaseException) -> NoReturn:
+    """End the process at once: the thread of a web server, say, would keep it from ending for ever."""
+    print(DIED + f"{type(error).__name__}: {error}".splitlines()[0], file=sys.stderr, flush=True)
+    os._exit(1)
 
 
 def superexec() -> None:
     """Run ``flower-superexec``, guarded."""
     from flwr.supercore.cli import flower_superexec
-    from flwr.supercore.constant import TASK_TYPE_TO_COMMAND
+    from flwr.supercore.constant import TASK_TYPE_TO_COMMAND, TaskType
     from flwr.supercore.superexec.executor import ExecutionSpec, LaunchResult
     from flwr.supercore.superexec.executor.subprocess_executor import SubprocessExecutor
 
-    running: list[subprocess.Popen[bytes]] = []
+    from fedsarsa.deploy.launcher import Launcher
+
+    clients = Launcher()
 
     def launch(_: SubprocessExecutor, spec: ExecutionSpec) -> LaunchResult:
-        command = [TASK_TYPE_TO_COMMAND[spec.task_type], "--runtime-api-address", spec.runtime_api_address]
         trust = ["--root-certificates", str(spec.root_certificates_path)]
-        command += ["--insecure"] if spec.insecure else trust
-        # Tasks come one after another, and the last may still be on its way out. One before it waits, for
-        # an hour and more, for a message of a run that is no longer there.
-        running[:] = [task for task in running if task.poll() is None]
-        for task in running[:-1]:
-            task.kill()
+        arguments = ["--runtime-api-address", spec.runtime_api_address]
+        arguments += ["--insecure"] if spec.insecure else trust
+        arguments += ["--parent-pid", str(spec.parent_pid)]
+        if spec.task_type == TaskType.CLIENT_APP:
+            clients.launch(arguments, spec.token, spec.suppress_output)
+            return LaunchResult.accepted()
         with tempfile.TemporaryFile() as file:
             file.write(spec.token.encode())
             file.seek(0)
-            command += ["--token-file", f"/dev/fd/{file.fileno()}", "--parent-pid", str(spec.parent_pid)]
+            command = [TASK_TYPE_TO_COMMAND[spec.task_type], *arguments]
+            command += ["--token-file", f"/dev/fd/{file.fileno()}"]
             output = subprocess.DEVNULL if spec.suppress_output else None
-            running.append(subprocess.Popen(command, stdout=output, stderr=output, pass_fds=[file.fileno()]))
+            subprocess.Popen(command, stdout=output, stderr=output, pass_fds=[file.fileno()])
         return LaunchResult.accepted()
 
     SubprocessExecutor.launch = launch  # type: ignore[method-assign, assignment]

@@ -17,14 +17,12 @@ from fedsarsa.federation.engines.control import ControlEngine
 from fedsarsa.federation.engines.cpu import CpuEngine
 from fedsarsa.federation.engines.gym import GymEngine
 from fedsarsa.federation.episodic import EpisodicProblem
-from fedsarsa.federation.problem import RUNNING, Problem, first_state
+from fedsarsa.federation.problem import MOST_STEPS, RUNNING, Problem, first_state
 from fedsarsa.federation.training import FIRST_STEPS, adapted, stretch_length
 from fedsarsa.learning.step_sizes import schedules
 from fedsarsa.worlds.gym import GymFleet
 
 Held = dict[str, NDArray[Any]]
-
-FOREVER = 1 << 62  # the server, not the agent, knows when it is over
 
 
 class WorldError(RuntimeError):
@@ -157,7 +155,7 @@ def _alone(federation: Federation, number: int) -> Problem:
     step_size = own[number] if len(own) > 1 else own[0]
     algorithm = replace(federation.algorithm, step_size=step_size, sync_every=None, weights=None)
     assert federation.worlds is not None
-    problem = algorithm.problem(federation.worlds, FOREVER, runs=1, seed=federation.training.seed)
+    problem = algorithm.problem(federation.worlds, MOST_STEPS, runs=1, seed=federation.training.seed)
     one = {"schedule_of": problem.schedule_of[:1], "weights": np.ones(1), "average_offset": None}
     return replace(problem, fleet=world, **one)  # type: ignore[arg-type]
 

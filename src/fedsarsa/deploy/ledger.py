@@ -1,5 +1,6 @@
 """The server's memory on disk: a checkpoint to go on from, the central parameters, a line per round."""
 
+import hashlib
 import json
 import os
 import secrets
@@ -16,6 +17,7 @@ from fedsarsa.deploy.config import Federation
 
 KIND = "server checkpoint"
 CHECKPOINT, CENTRAL, ROUNDS = "checkpoint.npz", "central.f64", "rounds.jsonl"
+DIGEST = "sha256"
 FIELDS = {  # of a round's line, as far as others rely on them; the line of round 0 has none of them
     "agents": list,
     "missing": list,
@@ -56,6 +58,7 @@ class Ledger:
 
     def __init__(self, settings: Federation, home: Path) -> None:
         self.settings, self.home, self.dim = settings, home, settings.dim
+        self._digest = ""  # of the last line
 
     def open(self) -> Standing:
         """Where the federation stands: at its beginning, or at its checkpoint."""
@@ -87,6 +90,9 @@ class Ledger:
             arrays["theta"], about["round"], about["federation"], nodes, counted, about["privacy"]
         )
         self._forget_after(standing.round)
+        rows = central(self.home, self.dim)[standing.round :]
+        if len(rows) and not np.isnan(rows[0]).all() and not np.array_equal(rows[0], standing.theta):
+            raise _other_parameters(self.home, standing.round)
         return standing
 
     def close_round(self, standing: Standing, record: dict[str, Any]) -> None:
@@ -99,8 +105,10 @@ class Ledger:
                 lost = np.full(before - held, np.nan)  # zeros would pass for parameters
                 file.seek(held * 8)
                 _write(file, np.concatenate([lost, standing.theta]).astype("<f8").tobytes())
+            line, digest = _sealed(record | {"central": _digest(standing.theta)}, self._digest)
             with (self.home / ROUNDS).open("ab") as lines:
-                _write(lines, json.dumps(record).encode() + b"\n")
+                _write(lines, line)
+            self._digest = digest
         except OSError as error:
             raise OSError(
                 f"{self.home}: round {standing.round} could not be written ({error.strerror}); "
@@ -145,8 +153,11 @@ class Ledger:
         """Take back what was written of rounds that the checkpoint does not know."""
         central, rounds = self.home / CENTRAL, self.home / ROUNDS
         if rounds.exists():  # first: whoever reads along finds parameters for every line
-            kept = [line for line in read(self.home) if line["round"] <= last]
-            _files.write_text("".join(json.dumps(line) + "\n" for line in kept), rounds)
+            kept = [line for line in _lines(self.home) if line.record["round"] <= last]
+            _files.write(b"".join(line.text + b"\n" for line in kept), rounds)
+            self._digest = kept[-1].digest if kept else ""
+            if kept and not kept[0].digest:
+                _files.warn_unsealed(rounds)
         if central.exists():
             with central.open("r+b") as file:
                 held = file.seek(0, os.SEEK_END) // (self.dim * 8)
@@ -168,19 +179,65 @@ def checkpoint(home: Path) -> tuple[dict[str, Any], files.Arrays] | None:
 
 def read(home: Path) -> list[dict[str, Any]]:
     """The rounds written so far; an end that a crash cut off, which has no newline, is none."""
+    return [line.record for line in _lines(home)]
+
+
+@dataclass(frozen=True)
+class _Line:
+    """A round's line, and its digest; "" in those of older versions, which have none."""
+
+    text: bytes
+    record: dict[str, Any]
+    digest: str
+
+
+def _lines(home: Path) -> list[_Line]:
     path = home / ROUNDS
-    *lines, end = path.read_bytes().split(b"\n") if path.exists() else [b""]
-    found = []
-    for number, line in enumerate(lines, start=1):
-        record = _record(line)
-        if record is None:
+    if not path.exists():
+        return []
+    known = checkpoint(home)  # first: a round's line is written before its checkpoint
+    *texts, end = path.read_bytes().split(b"\n")
+    found: list[_Line] = []
+    for number, text in enumerate(texts, start=1):
+        line = _line(text, found)
+        if line is None:
             raise ValueError(
-                f"{path}: line {number}: expected a round as a JSON object with round, {', '.join(FIELDS)}, "
-                f"got {line[:60].decode(errors='replace')!r}; mend it, or move the file away, and its history"
+                f"{path}: line {number}: expected a round as a JSON object with round, {', '.join(FIELDS)} "
+                f"and its digest, got {text[:60].decode(errors='replace')!r}; put a copy back, or move the "
+                "file away, and its history"
             )
-        found.append(record)
-    last = _record(end)
-    return found if last is None else [*found, last]
+        found.append(line)
+    last = _line(end, found)
+    found += [] if last is None else [last]
+    if known is not None and (not found or found[-1].record["round"] < known[0]["round"]):
+        raise ValueError(
+            f"{path}: expected lines up to round {known[0]['round']}, got {len(found)} lines; put a copy "
+            "back, or move the file away, and its history"
+        )
+    return found
+
+
+def _line(text: bytes, before: list[_Line]) -> _Line | None:
+    """A round's line, if it is one and the one that follows those before it."""
+    record = _record(text)
+    if record is None:
+        return None
+    previous = before[-1].digest if before else ""
+    digest = record.pop(DIGEST, "")
+    if not digest and not previous:  # of an older version
+        return _Line(text, record, "")
+    sound = _sealed(record, previous) == (text + b"\n", digest)
+    return _Line(text, record, digest) if sound else None
+
+
+def _sealed(record: dict[str, Any], previous: str) -> tuple[bytes, str]:
+    """A round's line and its digest, which is over the line before it too."""
+    digest = hashlib.sha256((previous + json.dumps(record)).encode()).hexdigest()
+    return json.dumps(record | {DIGEST: digest}).encode() + b"\n", digest
+
+
+def _digest(theta: Floats) -> str:
+    return hashlib.sha256(theta.astype("<f8").tobytes()).hexdigest()
 
 
 def _record(line: bytes) -> dict[str, Any] | None:
@@ -192,11 +249,26 @@ def _record(line: bytes) -> dict[str, Any] | None:
     if not isinstance(record, dict) or type(record.get("round")) is not int:
         return None
     complete = all(isinstance(record.get(name), kind) for name, kind in FIELDS.items())
-    return record if complete or record == {"round": 0} else None
+    return record if complete or record.keys() <= {"round", "central", DIGEST} else None
 
 
 def central(home: Path, dim: int) -> Floats:
-    """The central parameters after 0, 1, ... rounds, (rounds + 1, d)."""
-    path = home / CENTRAL
+    """The central parameters after 0, 1, ... rounds, (rounds + 1, d); NaN where they were lost."""
+    lines, known, path = read(home), checkpoint(home), home / CENTRAL
     numbers = np.fromfile(path, "<f8") if path.exists() else np.zeros(0)
-    return numbers[: len(numbers) // dim * dim].reshape(-1, dim).astype(np.float64)
+    rows: Floats = numbers[: len(numbers) // dim * dim].reshape(-1, dim).astype(np.float64)
+    last = max([-1 if known is None else known[0]["round"], *(line["round"] for line in lines)])
+    rows = rows[: last + 1]
+    for line in lines:
+        if "central" in line and line["round"] < len(rows):
+            row = rows[line["round"]]
+            if not np.isnan(row).all() and _digest(row) != line["central"]:
+                raise _other_parameters(home, line["round"])
+    return rows
+
+
+def _other_parameters(home: Path, number: int) -> ValueError:
+    return ValueError(
+        f"{home / CENTRAL}: expected the parameters after round {number}, got others; put a copy back, or "
+        "move the file away, and the parameters so far"
+    )

@@ -32,7 +32,7 @@ def join(
     host, at = addresses.parse(superlink)
     home = files.private_directory(home)
     socket = (agent or home / SOCKET).absolute()
-    wire.check_length(socket)
+    wire.check_socket(socket)
     if insecure and not addresses.is_loopback(host):
         raise ValueError(f"insecure: expected a loopback SuperLink without TLS and node keys, got {host}")
     trust = ["--insecure"]
@@ -72,6 +72,8 @@ def join(
         why = next((why for words, why in REFUSED.items() if words in said), None)
         if why is not None:
             raise RuntimeError(f"superlink: {superlink} does not let this node in: {why}")
+        if DIED in said:  # of a server that is frozen, or has other certificates now, perhaps: that is told
+            addresses.check_reachable(host, at, None if insecure else home / "ca.crt")
         reason = said.rpartition(DIED)[2] if DIED in said else said.partition("Exit Code: ")[2]
         reason = reason[:300] or processes.last_words("supernode")
         raise RuntimeError(f"the SuperNode ended with code {node.returncode}: {reason}")

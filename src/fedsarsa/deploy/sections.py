@@ -9,7 +9,7 @@ from pydantic import Field
 from fedsarsa.experiments import config as configs
 from fedsarsa.experiments.config import FileFleet, PaperFleet
 from fedsarsa.experiments.continuous import ControlSection, GymSection
-from fedsarsa.experiments.section import Section, unless_given
+from fedsarsa.experiments.section import Count, Section, unless_given
 
 YEAR = 365 * 24 * 3600.0  # seconds
 
@@ -18,9 +18,9 @@ class RemoteFleet(Section):
     """Finite worlds that the server never sees; it needs their sizes, and a bound on their rewards."""
 
     kind: Literal["remote"]
-    agents: int = Field(ge=1)
-    states: int = Field(ge=1)
-    actions: int = Field(ge=1)
+    agents: Count = Field(ge=1)
+    states: Count = Field(ge=1)
+    actions: Count = Field(ge=1)
     discount: float = Field(gt=0, lt=1)
     reward_cap: float = Field(ge=0)
 
@@ -33,10 +33,10 @@ class RemoteContinuousFleet(Section):
     """
 
     kind: Literal["remote-continuous"]
-    agents: int = Field(ge=1)
+    agents: Count = Field(ge=1)
     low: list[float]
     high: list[float]
-    actions: int | None = Field(default=None, ge=1)
+    actions: Count | None = Field(default=None, ge=1)
     action_bounds: list[float] | None = Field(default=None, min_length=2, max_length=2)
     discount: float = Field(gt=0, le=1)
     reward_cap: float = Field(ge=0, allow_inf_nan=True)
@@ -84,14 +84,14 @@ class Server(Section):
     ``fraction`` of all agents, and at least ``at_least`` and as many as ``rule`` needs.
     """
 
-    agents: int | None = Field(default=None, ge=1)
+    agents: Count | None = Field(default=None, ge=1)
     reward_cap: float | None = Field(default=None, ge=0, allow_inf_nan=True)
     deadline: float = Field(default=60.0, gt=0, le=YEAR)
     fraction: float = Field(default=1.0, gt=0, le=1)
-    at_least: int = Field(default=1, ge=1)
+    at_least: Count = Field(default=1, ge=1)
     rule: Literal["mean", "median", "trimmed-mean", "krum"] = "mean"
     trim: float = Field(default=0.2, gt=0, lt=0.5)
-    malicious: int = Field(default=1, ge=0)
+    malicious: Count = Field(default=1, ge=0)
     privacy: Privacy | None = None
 
     @property

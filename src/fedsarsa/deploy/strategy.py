@@ -61,7 +61,7 @@ class FedSarsaStrategy(Strategy):
         self.askings = Askings()  # of the round in progress
         self.attempt: Attempt  # the last of them; there is none before `configure_train`
         self.away = self.writing = 0.0  # seconds spent asking Flower for nodes, and on the ledger
-        self.warned = False
+        self.warned, self.trouble = False, ""
         weights = settings.algorithm.weights
         self.weights = np.ones(settings.agents) if weights is None else np.asarray(weights)
 
@@ -118,7 +118,7 @@ class FedSarsaStrategy(Strategy):
         askings.sent += sum(len(exchange.request(one)) + arrays["theta"].shape[0] * 8 for one in messages)
         asked_at = time.perf_counter()
         deadline = self.settings.server.deadline
-        replies, unseen = exchange.exchange(grid, messages, deadline, self.attempt.hear)
+        replies, unseen = exchange.exchange(grid, messages, deadline, self.attempt.hear, self.say)
         answered_at = time.perf_counter()
         askings.waited += answered_at - asked_at
         result, _ = self.aggregate_train(number, replies)
@@ -188,9 +188,15 @@ class FedSarsaStrategy(Strategy):
             self.away += exchange.LONGEST_POLL
         return present
 
+    def _say_anew(self, line: str) -> None:
+        """Say what was not the last thing said of its kind."""
+        if line != self.trouble:
+            self.say(line)
+        self.trouble = line
+
     def _present(self, grid: Grid) -> list[int]:
         begun = time.perf_counter()
-        nodes = sorted(grid.get_node_ids())
+        nodes = sorted(exchange.passing(grid.get_node_ids, self._say_anew) or ())
         self.away += time.perf_counter() - begun
         return nodes
 

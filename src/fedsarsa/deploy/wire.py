@@ -24,6 +24,7 @@ LENGTH = struct.Struct(">I")
 LONGEST_HEADER = 1 << 16
 MOST_NUMBERS = 1 << 27  # a gigabyte
 TO_SAY_SO, SHARE_TO_SAY_SO = 1.0, 0.2  # seconds, and share of the patience, for an agent that is late
+LONGEST_REASON = 500  # letters of a stranger's that are repeated
 LONGEST_PATH = 100  # the system's limit for the address of a Unix socket is a little above
 
 Floats = NDArray[np.float64]
@@ -49,7 +50,7 @@ def receive(connection: socket.socket) -> tuple[dict[str, Any], Floats]:
     try:
         header = json.loads(_exactly(connection, length))
         numbers = header["numbers"]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):  # nesting may have no end
         raise BrokenMessageError("expected a header in JSON that tells the length of its vector") from None
     if type(numbers) is not int or not 0 <= numbers <= MOST_NUMBERS:
         raise BrokenMessageError(f"expected a vector of at most {MOST_NUMBERS} numbers, got {numbers!r}")
@@ -69,6 +70,11 @@ def ask(address: Path, request: dict[str, Any], vector: Floats) -> tuple[dict[st
         until = time.monotonic() + patience - min(TO_SAY_SO, SHARE_TO_SAY_SO * patience)
         send(connection, request | {"until": until}, vector)
         return receive(connection)
+
+
+def plain(text: str) -> str:
+    """A stranger's words for a log: not too many, and no signs that a terminal would obey."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text[:LONGEST_REASON])
 
 
 def _exactly(connection: socket.socket, count: int) -> bytes:
@@ -94,8 +100,13 @@ def check_private(folder: Path) -> None:
         )
 
 
-def check_length(path: Path) -> None:
-    """Refuse a path that is too long for the address of a Unix socket."""
+def check_socket(path: Path) -> None:
+    """Refuse a path that is too long for the address of a Unix socket, or that Flower cannot be told."""
+    if any(sign in str(path) for sign in "\"'\\") or not str(path).isprintable():
+        raise ValueError(
+            f"{str(path)!r}: expected a path without quotes, backslashes and unprintable signs, which "
+            "Flower's node configuration cannot hold; choose another directory"
+        )
     if len(os.fsencode(path)) > LONGEST_PATH:
         raise ValueError(
             f"{path}: expected a path of at most {LONGEST_PATH} bytes, the system's limit for sockets; "

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Discriminator, Field, Tag
 
 from fedsarsa.experiments.continuous import ActionsSection, FourierSection, RBFSection, TileCodingSection
-from fedsarsa.experiments.section import Section, unless_given
+from fedsarsa.experiments.section import Count, Section, Steps, unless_given
 from fedsarsa.federation.fedsarsa import FedSARSA
 from fedsarsa.learning import features, policies, step_sizes
 
@@ -24,8 +24,8 @@ class ModuloSection(Section):
     """One parameter per (s mod d1, a mod d2)."""
 
     kind: Literal["modulo"] = "modulo"
-    d1: int = 5
-    d2: int = 5
+    d1: Count = 5
+    d2: Count = 5
 
     def build(self) -> features.Features:
         """The feature map."""
@@ -76,7 +76,7 @@ class FixedSection(Section):
     """
 
     kind: Literal["fixed"]
-    pi: int | Literal["uniform"] | list[float] | list[list[float]] = "uniform"
+    pi: Count | Literal["uniform"] | list[float] | list[list[float]] = "uniform"
 
     def build(self) -> policies.Policy:
         """The policy."""
@@ -100,7 +100,7 @@ class PiecewiseDecaySection(Section):
 
     kind: Literal["piecewise-decay"]
     values: list[float]
-    boundaries: list[int]
+    boundaries: list[Steps]
 
     def build(self) -> step_sizes.Schedule:
         """The schedule."""
@@ -139,7 +139,7 @@ class Algorithm(Section):
     features: FeaturesSection = ModuloSection()
     policy: PolicySection = SoftmaxSection()
     step_size: StepSizeField = 0.01
-    sync_every: int | Literal["never"] = 10
+    sync_every: Steps | Literal["never"] = 10
     radius: Annotated[float | None, BeforeValidator(lambda value: None if value == "none" else value)] = None
     weights: list[float] | None = None
     redraw_actions: bool = False

@@ -15,7 +15,7 @@ from fedsarsa._ray import RETRIES, check_version, connect, ray, reason
 from fedsarsa._version import __version__
 from fedsarsa.experiments.config import Config
 from fedsarsa.experiments.grid import Cell
-from fedsarsa.experiments.sweep import MARK, Report, Sweep, silent
+from fedsarsa.experiments.sweep import Report, Sweep, keep, silent
 from fedsarsa.federation.history import History
 
 LOOK = 0.5  # seconds between two looks at Ctrl-C
@@ -82,6 +82,4 @@ def _store(sweep: Sweep, cell: Cell, call: Any) -> None:
         ) from None
     except ray.exceptions.RayError as error:
         raise ValueError(f"cell with {cell}: the cluster failed: {reason(error)}") from None
-    data.attrs[MARK] = cell.digest()
-    History(data).save(sweep.store.path(cell.number))
-    sweep.store.checkpoint(cell.number).unlink(missing_ok=True)  # of a sweep that was begun here
+    keep(sweep, cell, History(data))

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field, ValidationError
 from fedsarsa._checks import nearest
 from fedsarsa.experiments.algorithm import Algorithm
 from fedsarsa.experiments.continuous import ControlSection, GymSection, GymTablesSection
-from fedsarsa.experiments.section import Section, unless_given
+from fedsarsa.experiments.section import Count, Section, Steps, unless_given
 from fedsarsa.federation import engines
 from fedsarsa.federation.options import AnyFleet
 from fedsarsa.worlds import paper
@@ -24,13 +24,13 @@ class PaperFleet(Section):
     """Worlds of the paper's simulations; see ``fedsarsa.paper.fleet``."""
 
     kind: Literal["paper"] = "paper"
-    agents: int = Field(default=20, ge=1)
+    agents: Count = Field(default=20, ge=1)
     eps_p: float = Field(default=1.0, ge=0, le=2)
     eps_r: float = Field(default=1.0, ge=0, le=2)
     seed: int = Field(default=0, ge=0)
     scheme: Literal["released", "calibrated", "symmetric"] = "released"
-    states: int = Field(default=100, ge=2)
-    actions: int = Field(default=100, ge=1)
+    states: Count = Field(default=100, ge=2)
+    actions: Count = Field(default=100, ge=1)
     discount: float = Field(default=0.2, ge=0, lt=1)
     reward_cap: float = Field(default=10.0, gt=0)
 
@@ -49,7 +49,7 @@ class FileFleet(Section):
     kind: Literal["file"]
     path: Annotated[Path, Field(strict=False)]
     discount: float
-    actions: int | None = None
+    actions: Count | None = None
 
     def build(self, folder: Path) -> Fleet:
         """The fleet."""
@@ -101,12 +101,12 @@ def check_engine(name: str) -> str:
 class Training(Section):
     """How long, how often, with which random numbers."""
 
-    steps: int = Field(default=20_000, ge=1)
-    runs: int = Field(default=10, ge=1)
+    steps: Steps = Field(default=20_000, ge=1)
+    runs: Count = Field(default=10, ge=1)
     seed: int = Field(default=0, ge=0, lt=2**64)
     engine: Annotated[str, AfterValidator(check_engine)] = "auto"
-    threads: int | None = Field(default=None, ge=1)
-    record_every: int = Field(default=1, ge=1)
+    threads: Count | None = Field(default=None, ge=1)
+    record_every: Steps = Field(default=1, ge=1)
 
 
 class Config(Section):

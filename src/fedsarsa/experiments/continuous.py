@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from fedsarsa.experiments.section import Section
+from fedsarsa.experiments.section import Count, Section
 from fedsarsa.learning.candidates import Candidates, GridActions, RandomActions
 from fedsarsa.learning.fourier import FourierBasis
 from fedsarsa.learning.rbf import RBF
@@ -24,7 +24,7 @@ class ControlSection(Section):
 
     kind: Literal["control"]
     world: str
-    agents: int = Field(default=16, ge=1)
+    agents: Count = Field(default=16, ge=1)
     vary: dict[str, list[float]] = Field(default={})
     spread: float = 0.0
     seed: int = Field(default=0, ge=0)
@@ -57,11 +57,11 @@ class GymSection(Section):
 
     kind: Literal["gym"]
     id: str
-    agents: int | None = Field(default=None, ge=1)
+    agents: Count | None = Field(default=None, ge=1)
     options: dict[str, Any] = Field(default={})
     each: list[dict[str, Any]] | None = None
     discount: float = 0.99
-    processes: int | None = None
+    processes: Count | None = None
     vector: bool = False
 
     def build(self, folder: Path) -> GymFleet:  # noqa: ARG002
@@ -78,7 +78,7 @@ class GymTablesSection(Section):
 
     kind: Literal["gym-tables"]
     id: str
-    agents: int | None = Field(default=None, ge=1)
+    agents: Count | None = Field(default=None, ge=1)
     options: dict[str, Any] = Field(default={})
     each: list[dict[str, Any]] | None = None
     discount: float = 0.99
@@ -98,7 +98,7 @@ class BoundsSection(Section):
     high: list[float]
 
 
-Counts = int | list[int]
+Counts = Count | list[Count]
 
 
 def pair(bounds: BoundsSection | None) -> Any:
@@ -110,10 +110,10 @@ class TileCodingSection(Section):
     """Displaced grids of tiles."""
 
     kind: Literal["tile-coding"]
-    tilings: int = 8
+    tilings: Count = 8
     bins: Counts = 8
     bounds: BoundsSection | None = None
-    memory: int | None = None
+    memory: Annotated[int, Field(le=2**31)] | None = None
 
     def build(self) -> TileCoding:
         """The feature map."""
@@ -149,7 +149,7 @@ class GridSection(Section):
     """A fixed grid of actions."""
 
     kind: Literal["grid"]
-    count: int = 5
+    count: Count = 5
 
     def build(self) -> Candidates:
         """The candidates."""
@@ -160,7 +160,7 @@ class RandomSection(Section):
     """Actions drawn afresh at every step."""
 
     kind: Literal["random"]
-    count: int = 8
+    count: Count = 8
 
     def build(self) -> Candidates:
         """The candidates."""

@@ -1,6 +1,14 @@
 """What every section of a configuration has in common."""
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict
+from typing import Annotated
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from fedsarsa.federation.problem import MOST_STEPS
+
+# Whatever is counted or timed has a limit, so that a slip of the finger is refused before memory is taken.
+Count = Annotated[int, Field(le=1_000_000)]
+Steps = Annotated[int, Field(le=MOST_STEPS)]
 
 
 class Section(BaseModel):

@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 import xarray as xr
 
+from fedsarsa import _files
 from fedsarsa._interrupts import Interrupted, held_interrupt
 from fedsarsa.experiments import store
 from fedsarsa.experiments.grid import Cell, Grid, label
@@ -122,10 +123,16 @@ def train(sweep: Sweep, cell: Cell, threads: int, report: Report) -> History:
         )
     except (ValueError, TypeError) as error:
         raise ValueError(f"cell with {cell}: {error}") from error
-    history.data.attrs[MARK] = cell.digest()
-    history.save(sweep.store.path(cell.number))
-    checkpoint.unlink(missing_ok=True)
+    keep(sweep, cell, history)
     return history
+
+
+def keep(sweep: Sweep, cell: Cell, history: History) -> None:
+    """Store the history of a trained cell, as soon as there is room for it."""
+    history.data.attrs[MARK] = cell.digest()
+    path = sweep.store.path(cell.number)
+    _files.write_patiently(lambda: history.save(path), sweep.store.say)
+    sweep.store.checkpoint(cell.number).unlink(missing_ok=True)
 
 
 def arrange(grid: Grid, results: Sequence[Labelled]) -> Labelled:

@@ -27,7 +27,7 @@ from fedsarsa.federation.options import (
     episodic_problem,
     option_settings,
 )
-from fedsarsa.federation.problem import Problem, State, Synchronisations
+from fedsarsa.federation.problem import MOST_STEPS, Problem, State, Synchronisations
 from fedsarsa.federation.progress import Progress
 from fedsarsa.learning import features as feature_maps
 from fedsarsa.learning import policies, step_sizes
@@ -194,7 +194,7 @@ class FedSARSA:
             "weights": weights,
             "redraw_actions": self.redraw_actions,
             "average_offset": step_sizes.average_offset(self.step_size),
-            "steps": _checks.integer("steps", steps, least=1),
+            "steps": _checks.integer("steps", steps, least=1, most=MOST_STEPS),
             "runs": _checks.integer("runs", runs, least=1),
             "seed": seed,
         }

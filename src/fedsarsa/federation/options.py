@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 EpisodicFleet = ControlFleet | GymFleet
 AnyFleet = Fleet | EpisodicFleet
 
-MOST_RECORDED = 4 * 2**30  # bytes of central parameters that a history of episodic worlds may keep
+MOST_RECORDED = 4 * 2**30  # bytes of central parameters that a history may keep
 KEPT = 200  # records that are suggested instead
 
 
@@ -141,7 +141,7 @@ def _features(algo: "FedSARSA", fleet: EpisodicFleet, actions: int, joint: bool)
 
 def check_records(problem: Problem, record_every: int) -> None:
     """Say so before central parameters fill the memory."""
-    if not isinstance(problem, EpisodicProblem) or problem.sync_every is None:
+    if problem.sync_every is None:
         return
     rounds = problem.steps // problem.sync_every
     needed = 8 * problem.runs * problem.features.dim * (rounds // record_every)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedsarsa._checks import Floats
+from fedsarsa._checks import MEMORY, Floats
 from fedsarsa.learning.features import FeatureMap
 from fedsarsa.learning.policies import Policy
 from fedsarsa.learning.step_sizes import Schedule
@@ -15,6 +15,7 @@ from fedsarsa.worlds.fleet import Fleet
 if TYPE_CHECKING:
     from fedsarsa.federation.episodic import Episodes
 
+MOST_STEPS = 10**14  # per agent: years of computing, and far from what 64 bits can count
 RUNNING = -1  # in State.failed_at: parameters are finite so far
 
 
@@ -117,6 +118,8 @@ class Synchronisations:
 def first_state(problem: Problem, theta0: Floats) -> State:
     """The state before the first step, without the first states and actions (engines draw those)."""
     try:
+        if 8 * problem.runs * problem.agents * problem.features.dim > MEMORY:
+            raise MemoryError
         return _first_state(problem, theta0)
     except MemoryError as error:
         runs, agents, dim = problem.runs, problem.agents, problem.features.dim

@@ -1,12 +1,14 @@
 """The training loop: stretches of steps by an engine, with records, progress and checkpoints between."""
 
 import time
+import warnings
 from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
 
 from fedsarsa._checks import Floats
+from fedsarsa._files import NO_ROOM
 from fedsarsa._interrupts import Interrupted, held_interrupt
 from fedsarsa.federation import checkpoint, engines
 from fedsarsa.federation.problem import Problem, State, Synchronisations, first_state
@@ -47,7 +49,16 @@ def train(
             ended = time.monotonic()
             stretch = adapted(stretch, ended - begun)
             if path is not None and (ended - saved > CHECKPOINT_SECONDS or interrupted.is_set()):
-                checkpoint.save(path, mark(), state, records, known)
+                try:
+                    checkpoint.save(path, mark(), state, records, known)
+                except OSError as error:
+                    if interrupted.is_set() or error.errno not in NO_ROOM:
+                        raise
+                    warnings.warn(
+                        f"{error}; training goes on, and tries to save again in a minute",
+                        RuntimeWarning,
+                        stacklevel=3,
+                    )
                 saved = time.monotonic()
     if interrupted.is_set():
         raise Interrupted(f"interrupted after {state.t} of {problem.steps} steps")

@@ -40,6 +40,9 @@ class Aggregation:
     columns: NDArray[np.int64]
     width: int
 
+    def __post_init__(self) -> None:
+        _checks.fits("features", f"{self.dim} of them", 8 * self.dim, "parameters")
+
     @property
     def dim(self) -> int:
         """Number of parameters d."""
