@@ -89,8 +89,8 @@ def fleet(
     eps_p = _level("eps_p", eps_p)
     eps_r = _level("eps_r", eps_r)
     scheme = _checks.choice("scheme", scheme, SCHEMES)
-    worlds = 1 if eps_p == eps_r == 0 else agents
-    needed = 16 * (worlds + 1) * states**2  # kernels, and the tables from which engines draw
+    distinct = 1 if eps_p == eps_r == 0 else agents
+    needed = 16 * (distinct + 1) * states**2  # kernels, and the tables from which engines draw
     _checks.fits("agents and states", f"{agents} and {states}", needed, "worlds")
     first = nominal(seed, states=states, actions=actions, discount=discount, reward_cap=reward_cap)
     if eps_p == eps_r == 0:
