@@ -126,5 +126,5 @@ def write(data: Mapping[str, xr.Dataset], scale: Scale, seed: int, path: Path) -
     }
     tree = xr.DataTree.from_dict({name: part.drop_encoding() for name, part in data.items()})
     tree.attrs.update(about)
-    with _files.replacing(path) as temporary:
-        tree.to_netcdf(temporary, engine="h5netcdf")
+    # Made in memory: HDF5 crashes where a disk is full.
+    _files.write(_files.sealed(bytes(tree.to_netcdf(engine="h5netcdf"))), path)
