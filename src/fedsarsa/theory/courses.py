@@ -112,7 +112,7 @@ def course(problem: Problem, algo: FedSARSA, field: Field, start: Floats, target
     except DivergenceError:
         raise ValueError(
             f"step_size must be small enough for a prediction, got {algo.step_size!r}: the linearised "
-            "prediction diverges (for softmax, a higher temperature may help as well)"
+            "prediction diverges, or sways for ever (for softmax, a higher temperature may help as well)"
         ) from None
 
 

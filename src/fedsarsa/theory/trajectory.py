@@ -25,10 +25,8 @@ JUMP = 0.1  # relative change of a step size from one round to the next that sta
 # smaller parts. On the way to where a federation settles, which is not drawn, so many times as much will do.
 TOLERANCE = 0.01
 ROUGHLY = 10
-FINE, MOST_NODES = (
-    60,
-    400,
-)  # nodes after which steps become rougher, with the square of their number; the most
+# Nodes after which steps become rougher, with the square of their number, and the most; more for more strides.
+FINE, MOST_NODES = 60, 150
 SHORTEN, LENGTHEN = 0.2, 4.0  # how much a stretch may shrink and grow from one to the next
 
 # Distance to the limit of the last node at which a federation has settled, and that it must have in the end.
@@ -134,15 +132,15 @@ def follow(field: Field, theta: Floats, way: Sequence[Stride], target: Floats) -
     todo = list(zip(way, startup(field, theta, way), strict=True))[::-1]
     states, rounds, nodes, tries = [state], [0], [], 0
     node = field.node(*state, way[0].alpha) if way else None
-    reach = 1.0
+    reach, fine = 1.0, max(FINE, len(way) / 3)
     while todo:
         assert node is not None
         stretch = _stretch(todo, reach)
         walk = _Walk(field, node, state, stretch, target)
         # The longer the way, the rougher its steps: it must end, also where noise makes it sway for ever.
-        walk.error /= max(1.0, tries / FINE) ** 2
+        walk.error /= max(1.0, tries / fine) ** 2
         tries += 1
-        if tries > MOST_NODES:
+        if tries > MOST_NODES + len(way):
             raise DivergenceError
         if not walk.error <= 2 and (len(stretch) > 1 or stretch[0][0].count > 1):
             reach = walk.reach
