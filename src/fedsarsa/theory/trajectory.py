@@ -25,7 +25,7 @@ JUMP = 0.1  # relative change of a step size from one round to the next that sta
 # smaller parts. On the way to where a federation settles, which is not drawn, so many times as much will do.
 TOLERANCE = 0.01
 ROUGHLY = 10
-# Nodes after which steps become rougher, with the square of their number, and the most; more for more strides.
+# Nodes after which steps become rougher, with the square of their number, and the most beside the strides.
 FINE, MOST_NODES = 60, 150
 SHORTEN, LENGTHEN = 0.2, 4.0  # how much a stretch may shrink and grow from one to the next
 
