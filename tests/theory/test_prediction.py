@@ -239,3 +239,24 @@ def test_actions_drawn_anew_are_noted():
         prediction = predict(fleet, algo, 100)
     carried = predict(fleet, fs.FedSARSA(fs.ModuloFeatures(4, 3)), 100)
     np.testing.assert_array_equal(prediction.mse, carried.mse)
+
+
+@pytest.mark.parametrize("policy", [fs.FixedPolicy("uniform"), fs.Softmax(20.0)], ids=repr)
+def test_floors_of_tiny_steps_are_in_proportion(policy):
+    fleet = fs.Fleet([small_fleet(1, states=6, actions=2)[0]])
+    algos = [fs.FedSARSA(fs.OneHot(), policy, step_size, 1) for step_size in (1e-4, 1e-8)]
+    floors = [predict(fleet, algo, 1_000).floor / algo.step_size for algo in algos]
+    assert floors[1] == pytest.approx(floors[0], rel=0.01)
+
+
+@pytest.mark.parametrize("unit", [1e-9, 1e9])
+def test_rewards_only_set_the_unit_of_predictions(unit):
+    def scaled(scale):
+        worlds = small_fleet(2, states=6, actions=2)
+        fleet = fs.Fleet(fs.FiniteMDP(w.kernel, scale * w.reward, w.discount) for w in worlds)
+        return predict(fleet, fs.FedSARSA(fs.OneHot(), fs.Softmax(5.0 * scale), 0.05, 10), 2_000)
+
+    one, other = scaled(1.0), scaled(unit)
+    np.testing.assert_allclose(other.mse / unit**2, one.mse, rtol=1e-4)
+    assert other.floor / unit**2 == pytest.approx(one.floor, rel=1e-3)
+    assert len(other.warnings) == len(one.warnings)

@@ -77,10 +77,21 @@ def test_predictions_settle_there_but_for_the_noise():
 
 
 def test_steps_that_are_too_large():
-    with pytest.raises(ValueError, match=r"step_size must be small enough .* got 50\.0 with sync_every 10"):
+    with pytest.raises(ValueError, match=r"no limit was found for step_size 50\.0, sync_every 10"):
         round_limit(FLEET, fs.FedSARSA(FEATURES, FIXED, 50.0, 10))
 
 
 def test_policies_that_jump():
     with pytest.raises(ValueError, match="policy must change smoothly"):
         round_limit(FLEET, fs.FedSARSA(FEATURES, fs.Greedy(), 0.1, 10))
+
+
+@pytest.mark.parametrize("unit", [1e-9, 1e9])
+@pytest.mark.parametrize("policy", ["fixed", "softmax"])
+def test_rewards_only_set_the_unit(unit, policy):
+    def limit(scale):
+        fleet = fs.Fleet(fs.FiniteMDP(w.transition, scale * w.reward, w.discount) for w in WORLDS)
+        acting = FIXED if policy == "fixed" else fs.Softmax(0.3 * scale)
+        return round_limit(fleet, fs.FedSARSA(fs.OneHot(), acting, 0.05, 10)) / scale
+
+    np.testing.assert_allclose(limit(unit), limit(1.0), rtol=1e-5)

@@ -14,14 +14,10 @@ from fedsarsa.learning import policies
 from fedsarsa.learning.features import FeatureMap, Features
 from fedsarsa.learning.policies import Policy, Softmax
 from fedsarsa.theory.operators import Operators, average, operators
-from fedsarsa.theory.roots import RESIDUAL, end_of_flow, growth
+from fedsarsa.theory.roots import RESIDUAL, ROUNDING, end_of_flow, growth, longest_step
 from fedsarsa.theory.sensitivity import jacobian
 from fedsarsa.worlds.finite import FiniteMDP
 from fedsarsa.worlds.fleet import Fleet, as_fleet
-
-# Semi-gradients are sums of terms as large as h(theta) = R + (1 + discount) ||theta||: below this share
-# of it a residual is rounding.
-ROUNDING = 1e-14
 
 PLAIN, ANDERSON, NEWTON = 60, 200, 40
 MEMORY = 8  # past iterates that Anderson acceleration combines
@@ -190,7 +186,7 @@ class _Search:
         away = directions[:, np.argmax(rates.real)].real
         away *= NUDGE * (1 + np.linalg.norm(self.best)) / np.linalg.norm(away)
         for start in (np.zeros_like(self.best), self.best + away, self.best - away):
-            root = end_of_flow(self.field, start, self.tolerance)
+            root = self.end_of_flow(start)
             if root is not None and growth(self.field(root)[1]) == 0:
                 self.best = root
                 return
@@ -221,10 +217,16 @@ class _Search:
 
     def flow(self) -> bool:
         """The way that training takes from 0, without noise."""
-        root = end_of_flow(self.field, np.zeros_like(self.best), self.tolerance)
+        root = self.end_of_flow(np.zeros_like(self.best))
         if root is not None:
             self.at(root)
         return self.done
+
+    def end_of_flow(self, theta: Floats) -> Floats | None:
+        """The root that the flow from ``theta`` leads to."""
+        slope = 1 / self.policy.temperature if isinstance(self.policy, Softmax) else 0.0
+        longest = longest_step(self.reward_cap, self.worlds[0].discount, slope)
+        return end_of_flow(self.field, theta, self.tolerance, longest)
 
     def newton(self) -> bool:
         """Newton's method from the best parameter so far, with shorter steps where full ones do not help."""

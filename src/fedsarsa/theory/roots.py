@@ -14,7 +14,10 @@ from fedsarsa.theory.averages import Points
 from fedsarsa.theory.linearisation import linearise
 
 RESIDUAL = 1e-10  # of semi-gradients for rewards of size 1
-FLOW_STEPS = 200
+ROUNDING = 1e-14  # semi-gradients below this share of the terms that they are sums of are rounding
+FLOW_STEPS = 300
+SMALL = 1e-5  # share of its size by which the last step to a root may move it
+FAR = 0.05  # share of the largest value by which one step may move a parameter, or one temperature
 # Share of ||J|| below which an eigenvalue counts as zero: of directions that are never visited.
 STILL = 1e-12
 # Other roots are searched from the values of so many random policies.
@@ -27,7 +30,10 @@ APART = 1e-4
 
 
 def end_of_flow(
-    field: Callable[[Floats], tuple[Floats, Floats]], theta: Floats, residual: float
+    field: Callable[[Floats], tuple[Floats, Floats]],
+    theta: Floats,
+    residual: float,
+    longest: float = np.inf,
 ) -> Floats | None:
     """The root that the flow d theta / dt = g(theta) from ``theta`` leads to, (d,); None where there is none.
 
@@ -39,20 +45,37 @@ def end_of_flow(
     field : callable
         g (d,) and its Jacobian (d, d) at a parameter.
     residual : float
-        Largest norm of g at a root.
+        Largest norm of g at a root. The last Newton step must be small as well: where an action is hardly
+        ever chosen, g is small far from a root.
+    longest : float
+        Largest norm of a step.
     """
     g, J = field(theta)
-    size, step = float(np.linalg.norm(g)), 1.0 / max(float(np.linalg.norm(J)), 1e-300)
+    size, slowest = float(np.linalg.norm(g)), 1.0 / max(float(np.linalg.norm(J)), 1e-300)
+    if size == 0:
+        return theta
+    step = slowest
     for _ in range(FLOW_STEPS):
-        if size <= residual:
-            return theta
-        theta = theta + np.linalg.solve(np.eye(len(theta)) / step - J, g)
-        g, J = field(theta)
-        before, size = size, float(np.linalg.norm(g))
-        if not np.isfinite(size):
+        move = np.linalg.solve(np.eye(len(theta)) / step - J, g)
+        move *= min(1.0, longest / max(float(np.linalg.norm(move)), 1e-300))
+        ahead = theta + move
+        g_ahead, J_ahead = field(ahead)
+        before, after = size, float(np.linalg.norm(g_ahead))
+        if not np.isfinite(after):
             return None
-        step = min(step * float(np.clip(before / max(size, 1e-300), 0.3, 10.0)), 1e15)
+        if after > 2 * before and step > slowest:
+            step = max(step / 10, slowest)
+            continue
+        theta, g, J, size = ahead, g_ahead, J_ahead, after
+        if size <= residual and np.linalg.norm(move) <= SMALL * np.linalg.norm(theta):
+            return theta
+        step = min(step * float(np.clip(before / max(size, 1e-300), 0.3, 10.0)), 1e15 * slowest)
     return None
+
+
+def longest_step(reward_cap: float, discount: float, slope: float) -> float:
+    """Largest step of a parameter along the flow, by the size of values and the policy's slope per value."""
+    return max(FAR * reward_cap / (1 - discount), 1 / slope) if slope and reward_cap else np.inf
 
 
 def growth(J: Floats) -> float:
@@ -81,7 +104,18 @@ class MeanField:
 
     def root_from(self, theta: Floats) -> Floats | None:
         """The root that the flow from ``theta`` leads to, (d,); None where it leads to none."""
-        return end_of_flow(self.at, theta, RESIDUAL * min(1.0, self.reward_cap))
+        return end_of_flow(self.at, theta, self.residual, self.longest)
+
+    @property
+    def residual(self) -> float:
+        """Largest norm of the semi-gradient at a root."""
+        terms = self.reward_cap * (1 + 2 / (1 - self.worlds[0].discount))
+        return max(RESIDUAL * min(1.0, self.reward_cap), ROUNDING * terms)
+
+    @property
+    def longest(self) -> float:
+        """Largest step of a parameter that follows the flow."""
+        return longest_step(self.reward_cap, self.worlds[0].discount, self.classes.slope)
 
     def attracting_roots(self, known: Floats) -> Floats:
         """Attracting roots (k, d) beside the ``known`` one, as far as a search from random policies leads.

@@ -13,8 +13,6 @@ from fedsarsa.theory.roots import end_of_flow
 from fedsarsa.theory.rounds import DivergenceError
 from fedsarsa.worlds.fleet import Fleet, as_fleet
 
-PRECISE = 1e-12  # share of its size by which a round may still move the limit
-
 
 @single_threaded
 def round_limit(fleet: Fleet, algo: FedSARSA) -> Floats:
@@ -33,7 +31,8 @@ def round_limit(fleet: Fleet, algo: FedSARSA) -> Floats:
     fleet : Fleet
     algo : FedSARSA
         Its weights, K and step sizes count, per agent too; schedules by what they tend to. Where step sizes
-        vanish, K does not matter, and this is the federated point. The projection is left out. Training
+        vanish, K does not matter, and this is the federated point. The projection is left out. Agents that
+        never synchronise (``sync_every=None``) count alike, as in the plain average at the end. Training
         starts from 0: of several limits, this is the one near the root that its mean path reaches.
 
     Returns
@@ -63,9 +62,10 @@ def round_limit(fleet: Fleet, algo: FedSARSA) -> Floats:
         one = field.round(field.node(point, still, late), late, late**2)
         return one.M @ point + one.c - point, one.M - np.eye(len(point))
 
-    size = float(np.linalg.norm(theta)) or fleet.reward_cap
+    flow = mean_field(problem, field)
+    share = min(1.0, float(late.max()) * field.period)  # of the way that a round takes
     try:
-        return _found(end_of_flow(moved, theta, PRECISE * size * min(1.0, late.max() * field.period)), algo)
+        return _found(end_of_flow(moved, theta, share * flow.residual, flow.longest), algo)
     except DivergenceError:
         return _found(None, algo)
 
@@ -73,7 +73,8 @@ def round_limit(fleet: Fleet, algo: FedSARSA) -> Floats:
 def _found(theta: Floats | None, algo: FedSARSA) -> Floats:
     if theta is None:
         raise ValueError(
-            f"step_size must be small enough for rounds to come to rest, got {algo.step_size!r} with "
-            f"sync_every {algo.sync_every}: no limit was found"
+            f"no limit was found for step_size {algo.step_size!r}, sync_every {algo.sync_every} and "
+            f"{algo.policy!r}: smaller steps help where rounds diverge, a higher temperature where actions "
+            "are hardly ever chosen"
         )
     return theta

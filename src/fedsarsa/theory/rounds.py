@@ -31,6 +31,7 @@ FLAT = 0.005
 FAINT = 0.03
 # Step size x local steps of the first block of a round; the second is as long, then each is twice the last.
 FIRST_BLOCK = 0.25
+LAST = 1e-13  # share of its size by which the last of ever more rounds may move a limit
 
 
 class DivergenceError(ValueError):
@@ -287,16 +288,15 @@ def limit(step: Affine, theta: Floats) -> tuple[Floats, Floats]:
 
     By squaring the map: directions that it never moves (features never visited) stay where they are.
     """
-    scale = 1.0 + float(np.abs(step.M @ theta + step.c).max()) + float(np.abs(step.Q).max())
     spread = step.Q
     for _ in range(200):
         with np.errstate(over="ignore", invalid="ignore"):
             after = step.M @ theta + step.c
             wider = step.Q + step.M @ spread @ step.M.T
-            moved = max(float(np.abs(after - theta).max()), float(np.abs(wider - spread).max()))
+            moved, widened = np.abs(after - theta).max(), np.abs(wider - spread).max()
             theta, spread, step = after, wider, step.then(step)
-        if not np.isfinite(moved) or moved > 1e9 * scale:
+        if not (np.isfinite(moved) and np.isfinite(widened)):
             break
-        if moved <= 1e-13 * scale:
+        if moved <= LAST * np.abs(theta).max() and widened <= LAST * np.abs(spread).max():
             return theta, spread
     raise DivergenceError
