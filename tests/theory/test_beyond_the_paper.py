@@ -93,12 +93,11 @@ def test_averaging_one_agent_is_the_identity():
     np.testing.assert_array_equal(curves[2], curves[0])
 
 
-def test_policies_that_noise_decides_have_a_prediction_with_a_warning():
+@pytest.mark.slow
+def test_actions_that_are_hardly_ever_chosen():
+    """The second action's probability falls to 1e-7: the error stays where the first one ends."""
     fleet = fs.Fleet([fs.FiniteMDP(np.ones((2, 1, 1)), [[4.0, 0.0]], 0.5)])
-    for sync_every in (1, 10_000):
-        with pytest.warns(UserWarning, match="noise of the policy|where training ends|Q-values vary"):
-            prediction = predict(fleet, fs.FedSARSA(fs.OneHot(), fs.Softmax(0.5), 0.01, sync_every), 40_000)
-        assert float(prediction.mse.max()) < 128  # |theta| is at most 8
+    holds(fleet, fs.FedSARSA(fs.OneHot(), fs.Softmax(0.5), 0.01, 10_000), 40_000, 100)
 
 
 def test_projections_that_cut_the_noise_say_so():

@@ -20,6 +20,7 @@ WORK = 40 * 200**3
 VANISHED = 1e-9
 # Where Q-values vary by fewer temperatures, averaging over that has never changed a curve by much.
 SHARP = 0.5
+LEVEL = 0.05  # relative change of the error in the second half of a way that has come to its end
 LATE = 2**53
 
 
@@ -77,7 +78,7 @@ class Course:
     covariance : (d, d)
         Of the central parameter at the end.
     point, root : (d,)
-        Where the mean settles; the attracting root next to it.
+        Where the mean settles; the root next to it, NaN where none was found.
     flow : MeanField or None
         What the mean of small steps follows; None for agents apart.
     remaining : float
@@ -126,25 +127,32 @@ def _together(problem: Problem, field: Field, start: Floats, target: Floats) -> 
     goal = Goal(track.end, True)
     if late.any():
         goal = settle(field, track.end, track.node, late[who.schedule], target)
+        if not goal.settled:  # where noise makes the way sway, a level curve tells as much
+            goal = Goal(track.end, _level(track, target))
     root = flow.root_from(goal.state.mean)
-    settled = goal.settled and root is not None
-    root = goal.state.mean if root is None else root
     if not late.any():
-        goal = replace(goal, state=State(_inside(root, problem.radius), np.zeros_like(track.end.spread)))
+        end = track.end.mean if root is None else _inside(root, problem.radius)
+        goal = Goal(State(end, np.zeros_like(track.end.spread)), root is not None)
     return Course(
         track.round * every,
         track.mean,
         track.variance,
         track.end.spread,
         goal.state.mean,
-        root,
+        np.full_like(start, np.nan) if root is None else root,
         flow,
         width(goal.state.spread) ** 2,
         track.sharpness,
         _bend(field, start, way, track, target) if track.sharpness > SHARP else 0.0,
         track.projected,
-        settled,
+        goal.settled,
     )
+
+
+def _level(track: Track, target: Floats) -> bool:
+    """Whether the error hardly changes in the second half of the way."""
+    late = track.errors(target)[2 * track.round >= track.round[-1]]
+    return bool(len(late) > 1 and np.ptp(late) <= LEVEL * late.min())
 
 
 def _bend(field: Field, start: Floats, way: Sequence[Stride], track: Track, target: Floats) -> float:

@@ -42,7 +42,7 @@ SLOW = 0.2
 LARGE, OVERSHOOTS = 0.1, 2.0
 # Relative change of the curve by averaging worlds over the noise, and standard deviation of a Q-value in
 # temperatures x the variance's share of the error: a Gaussian is then too simple.
-BENT, SKEWED = 0.15, 0.3
+BENT, SKEWED = 0.15, 0.4
 # Probability of a projection in a round, and the variance's share: projected noise is no Gaussian.
 PROJECTED, VARIABLE = 0.01, 0.1
 
@@ -63,7 +63,8 @@ class Prediction:
     point : (d,)
         Where the mean of the central parameter settles.
     federated_point : (d,)
-        Root of the agents' averaged mean-path semi-gradients: ``point`` for vanishing step sizes.
+        Root of the agents' averaged mean-path semi-gradients: ``point`` for vanishing step sizes. NaN where
+        none was found, as where actions are hardly ever chosen.
     covariance : (d, d)
         Of the central parameter after the last of ``t``.
     slowness : float
@@ -99,7 +100,7 @@ class Prediction:
         The mean path takes the one at ``federated_point``; from other starts, or by noise, training may end
         at these. None are known of agents that never synchronise, and of worlds too large for a search.
         """
-        if self.flow is None:
+        if self.flow is None or np.isnan(self.federated_point).any():
             return np.zeros((0, len(self.point)))
         return self.flow.attracting_roots(self.federated_point)
 

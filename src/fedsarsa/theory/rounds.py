@@ -31,7 +31,9 @@ FLAT = 0.005
 FAINT = 0.03
 # Step size x local steps of the first block of a round; the second is as long, then each is twice the last.
 FIRST_BLOCK = 0.25
-LAST = 1e-13  # share of its size by which the last of ever more rounds may move a limit
+# Share of its size by which the last of ever more rounds may move a limit, and how often they are doubled:
+# what rests on actions that are not chosen once in 1e15 rounds stays where it is.
+LAST, DOUBLINGS = 1e-13, 50
 
 
 class DivergenceError(ValueError):
@@ -284,19 +286,19 @@ def _mean_spread(step: Affine, spread: Floats, period: int) -> Floats:
 
 
 def limit(step: Affine, theta: Floats) -> tuple[Floats, Floats]:
-    """Where mean and covariance settle under a map that is applied for ever, from ``theta``.
+    """Where mean and covariance settle under a map that is applied ever again, from ``theta``.
 
     By squaring the map: directions that it never moves (features never visited) stay where they are.
     """
     spread = step.Q
-    for _ in range(200):
+    for _ in range(DOUBLINGS):
         with np.errstate(over="ignore", invalid="ignore"):
             after = step.M @ theta + step.c
             wider = step.Q + step.M @ spread @ step.M.T
             moved, widened = np.abs(after - theta).max(), np.abs(wider - spread).max()
             theta, spread, step = after, wider, step.then(step)
         if not (np.isfinite(moved) and np.isfinite(widened)):
-            break
+            raise DivergenceError
         if moved <= LAST * np.abs(theta).max() and widened <= LAST * np.abs(spread).max():
-            return theta, spread
-    raise DivergenceError
+            break
+    return theta, spread
