@@ -11,6 +11,8 @@ import warnings
 from dataclasses import dataclass
 
 import numpy as np
+from rich.console import Console
+from rich.progress import track
 
 from fedsarsa.theory import predict
 from fedsarsa_benchmarks.measuring import Result, at_most
@@ -78,7 +80,8 @@ def _excess(predicted: np.ndarray, errors: np.ndarray) -> float:
 def measure(quick: bool = False) -> list[Result]:
     """Silent misses, warnings and time of predictions for random fleets."""
     count, runs = (20, 100) if quick else (FLEETS, RUNS)
-    outcomes = [compare(random_case(FIRST + n, runs), runs) for n in range(count)]
+    seeds = track(range(FIRST, FIRST + count), "Random fleets", console=Console(stderr=True))
+    outcomes = [compare(random_case(seed, runs), runs) for seed in seeds]
     silent = [one for one in outcomes if one.missed and not one.warned]
     for one in silent:
         print(f"silent miss, off by {one.off:.0%}, seed {one.case.seed}: {one.case.description}")

@@ -282,6 +282,17 @@ def test_roots_that_attract_are_preferred(monkeypatch):
         np.testing.assert_allclose(fixed_point(mdp, features, policy), repelling)
 
 
+def test_flows_leave_points_that_repel():
+    """x' = x - x^3 beside a fast direction: an implicit step longer than the rate at 0 would turn round."""
+
+    def field(theta):
+        x, y = theta
+        return np.array([x - x**3, -100 * y]), np.diag([1 - 3 * x**2, -100.0])
+
+    np.testing.assert_allclose(end_of_flow(field, np.array([1e-3, 0.5]), 1e-10), [1, 0], atol=1e-9)
+    np.testing.assert_allclose(end_of_flow(field, np.array([-1e-9, 0.5]), 1e-10), [-1, 0], atol=1e-9)
+
+
 @pytest.mark.parametrize(("gap", "digits"), [(1e-11, 4), (1e-13, 2)])
 def test_discounts_next_to_one_say_how_many_digits_are_right(gap, digits):
     rng = np.random.default_rng(0)

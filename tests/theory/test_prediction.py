@@ -1,4 +1,5 @@
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from fedsarsa.theory import (
     fixed_point,
     plan,
     predict,
+    prediction,
     rounds,
     trajectory,
 )
@@ -260,3 +262,26 @@ def test_rewards_only_set_the_unit_of_predictions(unit):
     np.testing.assert_allclose(other.mse / unit**2, one.mse, rtol=1e-4)
     assert other.floor / unit**2 == pytest.approx(one.floor, rel=1e-3)
     assert len(other.warnings) == len(one.warnings)
+
+
+def test_steps_that_vanish_outside_the_ball_have_no_known_end():
+    """Projected flows rest where the semi-gradient points outwards, which is not the root's projection."""
+    fleet = small_fleet()
+    algo = fs.FedSARSA(fs.OneHot(), fs.FixedPolicy("uniform"), fs.LinearDecay(0.5, 100), 5)
+    root = np.linalg.norm(federated_point(fleet, algo.features, algo.policy))
+    assert predict(fleet, replace(algo, radius=2 * root), 2000).warnings == ()
+    with pytest.warns(UserWarning, match="where training ends was not found"):
+        predict(fleet, replace(algo, radius=root / 2), 2000)
+
+
+def test_noise_that_fades_before_it_counts_is_no_reason_to_warn():
+    """Q-values vary most while the error is large, and noise is all of it in the end."""
+    fleet = fs.Fleet([fs.FiniteMDP(np.full((2, 3, 3), 1 / 3), np.arange(6.0).reshape(3, 2), 0.5)])
+    algo = fs.FedSARSA(fs.OneHot(), fs.Softmax(2.0), 0.05, 1)
+    predicted = predict(fleet, algo, 3000)
+    assert predicted.sharpness > prediction.SKEWED
+    assert predicted.variance[-1] > 0.99 * predicted.mse[-1]
+    assert predicted.warnings == ()
+    errors = algo.train(fleet, 3000, runs=2000, seed=0, record_every=100).mse(predicted.reference)
+    mean, deviation = errors.mean("run"), errors.std("run") / 2000**0.5
+    assert (abs(predicted.mse.sel(t=mean.t) - mean) <= 0.1 * mean + 3 * deviation).all()

@@ -88,6 +88,8 @@ class Course:
         averaging worlds over that noise, 0 below ``SHARP``.
     projected : float
         Largest probability of a projection in a round.
+    skew : float
+        Largest standard deviation of a Q-value in temperatures times the variance's share of the error then.
     settled : bool
         Whether mean and covariance come to rest.
     """
@@ -103,6 +105,7 @@ class Course:
     sharpness: float
     bend: float
     projected: float
+    skew: float
     settled: bool
 
 
@@ -131,8 +134,10 @@ def _together(problem: Problem, field: Field, start: Floats, target: Floats) -> 
             goal = Goal(track.end, _level(track, target))
     root = flow.root_from(goal.state.mean)
     if not late.any():
-        end = track.end.mean if root is None else _inside(root, problem.radius)
-        goal = Goal(State(end, np.zeros_like(track.end.spread)), root is not None)
+        ball = np.inf if problem.radius is None else problem.radius
+        inside = root is not None and bool(np.linalg.norm(root) <= ball)
+        end = root if root is not None and inside else track.end.mean
+        goal = Goal(State(end, np.zeros_like(track.end.spread)), inside)
     return Course(
         track.round * every,
         track.mean,
@@ -145,6 +150,7 @@ def _together(problem: Problem, field: Field, start: Floats, target: Floats) -> 
         track.sharpness,
         _bend(field, start, way, track, target) if track.sharpness > SHARP else 0.0,
         track.projected,
+        max(track.skew, goal.skew),
         goal.settled,
     )
 
@@ -168,10 +174,6 @@ def _bend(field: Field, start: Floats, way: Sequence[Stride], track: Track, targ
             np.divide(errors[1], errors[0], out=np.ones_like(rounds, float), where=errors[0] > 0) - 1
         ).max()
     )
-
-
-def _inside(theta: Floats, radius: float | None) -> Floats:
-    return theta if radius is None else theta * min(1.0, radius / max(float(np.linalg.norm(theta)), 1e-300))
 
 
 def _apart(problem: Problem, field: Field, start: Floats, target: Floats) -> Course:
@@ -200,5 +202,6 @@ def _apart(problem: Problem, field: Field, start: Floats, target: Floats) -> Cou
         sharpness=max(course.sharpness for course in alone),
         bend=max(course.bend for course in alone),
         projected=0.0,
+        skew=max(course.skew for course in alone),
         settled=all(course.settled for course in alone),
     )

@@ -41,7 +41,7 @@ SLOW = 0.2
 # Step size x squared norm of features x the variance's share of the error: the variance is of second order.
 LARGE, OVERSHOOTS = 0.1, 2.0
 # Relative change of the curve by averaging worlds over the noise, and standard deviation of a Q-value in
-# temperatures x the variance's share of the error: a Gaussian is then too simple.
+# temperatures x the variance's share of the error then: a Gaussian is too simple for it.
 BENT, SKEWED = 0.15, 0.4
 # Probability of a projection in a round, and the variance's share: projected noise is no Gaussian.
 PROJECTED, VARIABLE = 0.01, 0.1
@@ -72,7 +72,7 @@ class Prediction:
         (independent states are not slow); beyond ``SLOW`` there is a warning.
     sharpness : float
         Largest standard deviation of a Q-value on the way, in units of the softmax temperature; times the
-        variance's share of the error, beyond ``SKEWED`` there is a warning.
+        variance's share of the error at that time, beyond ``SKEWED`` there is a warning.
     bend : float
         Largest relative change of the curve that averaging the policy over the noise makes, 0 where Q-values
         vary by less than half a temperature; beyond ``BENT`` there is a warning.
@@ -187,7 +187,7 @@ def predict(
         [*data["variance"].values, way.remaining], [*data["mse"].values, bias + way.remaining]
     )
     notes = [
-        *_limit_notes(slowness, step * variable, way.sharpness * variable, way.bend),
+        *_limit_notes(slowness, step * variable, way.skew, way.bend),
         *_radius_note(problem.radius, way.projected, variable),
         *_rest_note(way.settled),
         *_transient_note(worlds),

@@ -16,7 +16,8 @@ from fedsarsa.theory.linearisation import linearise
 RESIDUAL = 1e-10  # of semi-gradients for rewards of size 1
 ROUNDING = 1e-14  # semi-gradients below this share of the terms that they are sums of are rounding
 FLOW_STEPS = 300
-SMALL = 1e-5  # share of its size by which the last step to a root may move it
+STRAIGHT = 0.3  # change of g along one step that its Jacobian does not foretell, as a share of g
+SMALL = 1e-8  # share of its size by which the last step to a root may move it
 FAR = 0.05  # share of the largest value by which one step may move a parameter, or one temperature
 # Share of ||J|| below which an eigenvalue counts as zero: of directions that are never visited.
 STILL = 1e-12
@@ -51,25 +52,29 @@ def end_of_flow(
         Largest norm of a step.
     """
     g, J = field(theta)
-    size, slowest = float(np.linalg.norm(g)), 1.0 / max(float(np.linalg.norm(J)), 1e-300)
+    size, shortest = float(np.linalg.norm(g)), 1.0 / max(float(np.linalg.norm(J)), 1e-300)
     if size == 0:
         return theta
-    step = slowest
+    step = shortest
     for _ in range(FLOW_STEPS):
+        # Where the flow flees from a point, an implicit step beyond its rate would turn round.
+        step = min(step, 0.5 / max(growth(J), 1e-300), 1e15 * shortest)
         move = np.linalg.solve(np.eye(len(theta)) / step - J, g)
         move *= min(1.0, longest / max(float(np.linalg.norm(move)), 1e-300))
         ahead = theta + move
         g_ahead, J_ahead = field(ahead)
-        before, after = size, float(np.linalg.norm(g_ahead))
+        after = float(np.linalg.norm(g_ahead))
         if not np.isfinite(after):
             return None
-        if after > 2 * before and step > slowest:
-            step = max(step / 10, slowest)
+        bent = float(np.linalg.norm(g_ahead - g - J @ move)) / max(size, residual)
+        factor = float(np.clip(STRAIGHT / max(bent, 1e-300), 0.1, 10.0))
+        if bent > 2 * STRAIGHT and step > shortest:
+            step = max(step * factor, shortest)
             continue
         theta, g, J, size = ahead, g_ahead, J_ahead, after
         if size <= residual and np.linalg.norm(move) <= SMALL * np.linalg.norm(theta):
             return theta
-        step = min(step * float(np.clip(before / max(size, 1e-300), 0.3, 10.0)), 1e15 * slowest)
+        step = max(step * factor, shortest)
     return None
 
 

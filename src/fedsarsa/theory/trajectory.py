@@ -78,6 +78,11 @@ class State(NamedTuple):
         """Mean of ||theta-bar - target||^2."""
         return float(((self.mean - target) ** 2).sum()) + width(self.spread) ** 2
 
+    def variable(self, target: Floats) -> float:
+        """The variance's share of the error."""
+        error = self.error(target)
+        return width(self.spread) ** 2 / error if error > 0 else 0.0
+
     def distance(self, other: "State", target: Floats) -> float:
         """Distance as a share of the error: of means in units of its root, of variances in its own."""
         size = self.error(target) + ROUNDING * float(target @ target) + np.finfo(float).tiny
@@ -110,6 +115,8 @@ class Track:
         The last node; None without rounds.
     sharpness, projected : float
         Largest of the nodes' sharpness, and of their probabilities of a projection.
+    skew : float
+        Largest of the nodes' sharpness times the variance's share of the error there.
     """
 
     round: NDArray[np.int64]
@@ -119,6 +126,7 @@ class Track:
     node: Node | None
     sharpness: float
     projected: float
+    skew: float
 
     def errors(self, target: Floats) -> Floats:
         """Mean of ||theta-bar - target||^2 after each of the rounds, (n,)."""
@@ -130,7 +138,7 @@ def follow(field: Field, theta: Floats, way: Sequence[Stride], target: Floats) -
     """The way from ``theta`` to the end of the last stride; errors are measured to ``target``."""
     state = State(theta, np.zeros((len(theta), len(theta))))
     todo = list(zip(way, startup(field, theta, way), strict=True))[::-1]
-    states, rounds, nodes, tries = [state], [0], [], 0
+    states, rounds, nodes, skew, tries = [state], [0], [], 0.0, 0
     node = field.node(*state, way[0].alpha) if way else None
     reach, fine = 1.0, max(FINE, len(way) / 3)
     while todo:
@@ -154,6 +162,7 @@ def follow(field: Field, theta: Floats, way: Sequence[Stride], target: Floats) -
         rounds += [stride.start + stride.count for stride, _ in stretch]
         state, node, reach = walk.states[-1], walk.ahead, walk.reach
         nodes.append(node)
+        skew = max(skew, node.sharpness * state.variable(target))
     return Track(
         np.array(rounds),
         np.array([one.mean for one in states]),
@@ -162,6 +171,7 @@ def follow(field: Field, theta: Floats, way: Sequence[Stride], target: Floats) -
         node,
         max((one.sharpness for one in nodes), default=0.0),
         max((one.projected for one in nodes), default=0.0),
+        skew,
     )
 
 
@@ -223,10 +233,14 @@ def _halves(stride: Stride, shift: Shift) -> list[tuple[Stride, Shift]]:
 
 @dataclass(frozen=True, eq=False)
 class Goal:
-    """Where mean and covariance settle; ``settled`` is False where no end was found: then the nearest."""
+    """Where mean and covariance settle, and the skew there (``Track.skew``).
+
+    ``settled`` is False where no end was found: then the nearest.
+    """
 
     state: State
     settled: bool
+    skew: float = 0.0
 
 
 @np.errstate(over="ignore", invalid="ignore")
@@ -261,7 +275,7 @@ def settle(field: Field, state: State, node: Node | None, alpha: Floats, target:
         count = min(max(1.0, walk.reach * ROUGHLY**0.5), 1e15)
         if not state.error(target) <= GROWN * size:
             raise DivergenceError
-    return Goal(best, nearest <= NEARLY_SETTLED)
+    return Goal(best, nearest <= NEARLY_SETTLED, node.sharpness * best.variable(target))
 
 
 def width(spread: Floats) -> float:
