@@ -264,14 +264,21 @@ def test_rewards_only_set_the_unit_of_predictions(unit):
     assert len(other.warnings) == len(one.warnings)
 
 
-def test_steps_that_vanish_outside_the_ball_have_no_known_end():
-    """Projected flows rest where the semi-gradient points outwards, which is not the root's projection."""
+@pytest.mark.parametrize("policy", [fs.FixedPolicy("uniform"), fs.Softmax(2.0)])
+def test_steps_that_vanish_end_on_the_ball_where_projected_steps_rest(policy):
+    """Not at the root's projection: the semi-gradient must point outwards there."""
     fleet = small_fleet()
-    algo = fs.FedSARSA(fs.OneHot(), fs.FixedPolicy("uniform"), fs.LinearDecay(0.5, 100), 5)
-    root = np.linalg.norm(federated_point(fleet, algo.features, algo.policy))
-    assert predict(fleet, replace(algo, radius=2 * root), 2000).warnings == ()
-    with pytest.warns(UserWarning, match="where training ends was not found"):
-        predict(fleet, replace(algo, radius=root / 2), 2000)
+    algo = fs.FedSARSA(fs.ModuloFeatures(3, 2), policy, fs.LinearDecay(0.5, 400), 5)
+    root = federated_point(fleet, algo.features, policy)
+    radius = float(np.linalg.norm(root)) / 2
+    predicted = predict(fleet, replace(algo, radius=radius), 2000)
+    assert predicted.warnings == ()
+    theta = np.zeros_like(root)
+    for _ in range(1500):
+        theta = theta + 0.5 * predicted.flow.at(theta)[0]
+        theta *= min(1.0, radius / np.linalg.norm(theta))
+    np.testing.assert_allclose(predicted.point, theta, atol=1e-6)
+    assert np.linalg.norm(predicted.point - root / 2) > 0.01
 
 
 def test_noise_that_fades_before_it_counts_is_no_reason_to_warn():

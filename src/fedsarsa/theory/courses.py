@@ -127,17 +127,18 @@ def _together(problem: Problem, field: Field, start: Floats, target: Floats) -> 
     track = follow(field, start, way, target)
     late = late_steps(problem)[0]
     flow = mean_field(problem, field)
-    goal = Goal(track.end, True)
+    root = flow.root_from(track.end.mean)
+    rest = _rest(flow, track.end.mean, root, field.radius)
     if late.any():
         goal = settle(field, track.end, track.node, late[who.schedule], target)
+        if not goal.settled and rest is not None:  # the way there is long, and leads past points that repel
+            goal = settle(field, track.end._replace(mean=rest), track.node, late[who.schedule], target)
         if not goal.settled:  # where noise makes the way sway, a level curve tells as much
             goal = Goal(track.end, _level(track, target))
-    root = flow.root_from(goal.state.mean)
-    if not late.any():
-        ball = np.inf if problem.radius is None else problem.radius
-        inside = root is not None and bool(np.linalg.norm(root) <= ball)
-        end = root if root is not None and inside else track.end.mean
-        goal = Goal(State(end, np.zeros_like(track.end.spread)), inside)
+        root = flow.root_from(goal.state.mean)
+    else:
+        end = track.end.mean if rest is None else rest
+        goal = Goal(State(end, np.zeros_like(track.end.spread)), rest is not None)
     return Course(
         track.round * every,
         track.mean,
@@ -153,6 +154,13 @@ def _together(problem: Problem, field: Field, start: Floats, target: Floats) -> 
         max(track.skew, goal.skew),
         goal.settled,
     )
+
+
+def _rest(flow: MeanField, theta: Floats, root: Floats | None, radius: float | None) -> Floats | None:
+    """Where the flow from ``theta``, projected on the ball, ends: at its root, or on the surface."""
+    if radius is None or (root is not None and np.linalg.norm(root) <= radius):
+        return root
+    return flow.rest_on_sphere(theta, radius)
 
 
 def _level(track: Track, target: Floats) -> bool:

@@ -15,7 +15,7 @@ from fedsarsa.theory.linearisation import linearise
 
 RESIDUAL = 1e-10  # of semi-gradients for rewards of size 1
 ROUNDING = 1e-14  # semi-gradients below this share of the terms that they are sums of are rounding
-FLOW_STEPS = 300
+FLOW_STEPS = 1000
 STRAIGHT = 0.3  # change of g along one step that its Jacobian does not foretell, as a share of g
 SMALL = 1e-8  # share of its size by which the last step to a root may move it
 FAR = 0.05  # share of the largest value by which one step may move a parameter, or one temperature
@@ -30,6 +30,7 @@ SEARCH_WORK = 1e8
 APART = 1e-4
 
 
+@np.errstate(over="ignore", invalid="ignore")  # what is not finite ends the search
 def end_of_flow(
     field: Callable[[Floats], tuple[Floats, Floats]],
     theta: Floats,
@@ -67,7 +68,7 @@ def end_of_flow(
         if not np.isfinite(after):
             return None
         bent = float(np.linalg.norm(g_ahead - g - J @ move)) / max(size, residual)
-        factor = float(np.clip(STRAIGHT / max(bent, 1e-300), 0.1, 10.0))
+        factor = float(np.clip((STRAIGHT / max(bent, 1e-300)) ** 0.5, 0.1, 10.0))
         if bent > 2 * STRAIGHT and step > shortest:
             step = max(step * factor, shortest)
             continue
@@ -110,6 +111,26 @@ class MeanField:
     def root_from(self, theta: Floats) -> Floats | None:
         """The root that the flow from ``theta`` leads to, (d,); None where it leads to none."""
         return end_of_flow(self.at, theta, self.residual, self.longest)
+
+    def rest_on_sphere(self, theta: Floats, radius: float) -> Floats | None:
+        """Where the flow that is projected on a ball ends at its surface, (d,); None where it does not.
+
+        The semi-gradient points outwards there: what is tangential of it is zero.
+        """
+
+        def tangential(theta: Floats) -> tuple[Floats, Floats]:
+            size = float(np.linalg.norm(theta))
+            normal = theta / size
+            g, J = self.at(radius * normal)
+            outwards = float(normal @ g)
+            along = np.eye(len(theta)) - np.outer(normal, normal)
+            slope = along @ J @ along - (outwards * along + np.outer(normal, along @ g)) / radius
+            # Beside the surface, a pull back to it.
+            return along @ g - (size - radius) * normal, slope - np.outer(normal, normal)
+
+        size = float(np.linalg.norm(theta))
+        rest = end_of_flow(tangential, theta * (radius / size), self.residual, self.longest) if size else None
+        return rest if rest is not None and rest @ self.at(rest)[0] >= 0 else None
 
     @property
     def residual(self) -> float:
