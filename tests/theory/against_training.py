@@ -52,3 +52,11 @@ def ring(states, bias=0.0, seed=0, initial=None):
 def relaxation(states):
     """Relaxation time of the walk on a ring."""
     return 2 / (1 - np.cos(2 * np.pi / states))
+
+
+def three_roots():
+    """A world, features and a policy with two roots that attract and one between them that repels."""
+    kernel = [[[0.2, 0.8], [0.3, 0.7]], [[0.3, 0.7], [0.6, 0.4]]]
+    table = [[[1.6, 0.0], [-2.6, -0.2]], [[-0.7, -0.4], [-0.3, 1.9]]]
+    mdp = fs.FiniteMDP(kernel, [[0.75, 2.25], [-0.75, 1.25]], 0.5)
+    return mdp, fs.TabularFeatures(np.array(table), normalise=True), fs.Softmax(1.0)

@@ -11,6 +11,7 @@ from fedsarsa.theory import federated_point, fixed_point
 from fedsarsa.theory import fixed_points as module
 from fedsarsa.theory.operators import operators
 from fedsarsa.theory.roots import end_of_flow, growth
+from tests.theory.against_training import three_roots
 from tests.theory.random_fleets import random_features, random_fleet, settings_of_theory
 
 
@@ -242,18 +243,9 @@ def test_rewards_only_set_the_unit(seed, unit):
     np.testing.assert_allclose(again / unit, theta, rtol=1e-5, atol=1e-5 * np.abs(theta).max())
 
 
-def two_states(table, transition, reward):
-    return fs.FiniteMDP(transition, reward, 0.5), fs.TabularFeatures(np.array(table), normalise=True)
-
-
 def test_roots_that_attract_are_preferred(monkeypatch):
     """A world with three roots: plain solutions from the middle one stay there, training leaves it."""
-    mdp, features = two_states(
-        [[[1.6, 0.0], [-2.6, -0.2]], [[-0.7, -0.4], [-0.3, 1.9]]],
-        [[[0.2, 0.8], [0.3, 0.7]], [[0.3, 0.7], [0.6, 0.4]]],
-        [[0.75, 2.25], [-0.75, 1.25]],
-    )
-    policy = fs.Softmax(1.0)
+    mdp, features, policy = three_roots()
     attracting = fixed_point(mdp, features, policy)
     field = module._Search([mdp], np.ones(1), features.on(2, 2), policy).field
     other = end_of_flow(field, np.array([2.3, 3.1]), 1e-10)

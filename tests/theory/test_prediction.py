@@ -17,7 +17,7 @@ from fedsarsa.theory import (
     rounds,
     trajectory,
 )
-from tests.theory.against_training import ring, small_fleet
+from tests.theory.against_training import ring, small_fleet, three_roots
 from tests.theory.exact_errors import exact_errors
 from tests.theory.random_fleets import settings_of_theory
 
@@ -292,3 +292,19 @@ def test_noise_that_fades_before_it_counts_is_no_reason_to_warn():
     errors = algo.train(fleet, 3000, runs=2000, seed=0, record_every=100).mse(predicted.reference)
     mean, deviation = errors.mean("run"), errors.std("run") / 2000**0.5
     assert (abs(predicted.mse.sel(t=mean.t) - mean) <= 0.1 * mean + 3 * deviation).all()
+
+
+def test_noise_that_leads_to_another_root_is_a_reason_to_warn():
+    """From the edge of a basin the mean takes one way, and some trainings take the other."""
+    mdp, features, policy = three_roots()
+    fleet, algo = fs.Fleet([mdp]), fs.FedSARSA(features, policy, 0.02, 1)
+    inside = predict(fleet, algo, 5000)
+    assert inside.warnings == ()
+    (other,) = inside.other_roots
+    edge = inside.point + 0.8 * (other - inside.point)
+    with pytest.warns(UserWarning, match="the noise of the policy changes the curve"):
+        predicted = predict(fleet, algo, 5000, theta0=edge)
+    np.testing.assert_allclose(predicted.point, inside.point, atol=1e-3)
+    last = algo.train(fleet, 5000, runs=400, seed=0, theta0=edge).mse(predicted.reference).isel(t=-1)
+    assert 0.02 < (last > 1).mean() < 0.5
+    assert last.mean() > 100 * predicted.mse[-1]

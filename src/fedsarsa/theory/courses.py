@@ -10,6 +10,7 @@ from fedsarsa._checks import Floats
 from fedsarsa.federation.fedsarsa import FedSARSA
 from fedsarsa.federation.problem import Problem
 from fedsarsa.theory.action_classes import classes, dynamics
+from fedsarsa.theory.basins import astray
 from fedsarsa.theory.roots import MeanField
 from fedsarsa.theory.rounds import DivergenceError, Field, Members, members
 from fedsarsa.theory.trajectory import Goal, State, Stride, Track, follow, settle, strides, width
@@ -85,7 +86,7 @@ class Course:
         The variance that remains.
     sharpness, bend : float
         Largest standard deviation of a Q-value in temperatures; largest relative change of the error by
-        averaging worlds over that noise, 0 below ``SHARP``.
+        averaging worlds over that noise (none below ``SHARP``), or by noise that leads to other roots.
     projected : float
         Largest probability of a projection in a round.
     skew : float
@@ -149,7 +150,10 @@ def _together(problem: Problem, field: Field, start: Floats, target: Floats) -> 
         flow,
         width(goal.state.spread) ** 2,
         track.sharpness,
-        _bend(field, start, way, track, target) if track.sharpness > SHARP else 0.0,
+        max(
+            _bend(field, start, way, track, target) if track.sharpness > SHARP else 0.0,
+            astray(field, flow, way, track, target),
+        ),
         track.projected,
         max(track.skew, goal.skew),
         goal.settled,

@@ -40,9 +40,10 @@ from fedsarsa.worlds.fleet import Fleet, as_fleet
 SLOW = 0.2
 # Step size x squared norm of features x the variance's share of the error: the variance is of second order.
 LARGE, OVERSHOOTS = 0.1, 2.0
-# Relative change of the curve by averaging worlds over the noise, and standard deviation of a Q-value in
-# temperatures x the variance's share of the error then: a Gaussian is too simple for it.
-BENT, SKEWED = 0.15, 0.4
+# Relative change of the curve by averaging worlds over noise, or by trainings that it leads to other roots;
+# standard deviation of a Q-value in temperatures x the variance's share of the error then: a Gaussian is too
+# simple for that.
+BENT, SKEWED = 0.2, 0.4
 # Probability of a projection in a round, and the variance's share: projected noise is no Gaussian.
 PROJECTED, VARIABLE = 0.01, 0.1
 
@@ -74,8 +75,9 @@ class Prediction:
         Largest standard deviation of a Q-value on the way, in units of the softmax temperature; times the
         variance's share of the error at that time, beyond ``SKEWED`` there is a warning.
     bend : float
-        Largest relative change of the curve that averaging the policy over the noise makes, 0 where Q-values
-        vary by less than half a temperature; beyond ``BENT`` there is a warning.
+        Largest relative change of the curve that noise makes beyond its variance: by averaging the policy
+        over it, where Q-values vary by half a temperature or more, and by leading some trainings to other
+        roots; beyond ``BENT`` there is a warning.
     warnings : tuple of str
         Why the prediction may be off; empty when all is well.
     """
@@ -263,7 +265,7 @@ def _limit_notes(slowness: float, step: float, skew: float, bend: float) -> list
             bend,
             BENT,
             "the noise of the policy changes the curve by a factor of 1 +-",
-            f"it is averaged over a Gaussian, {off}",
+            f"it is averaged over a Gaussian around one mean, {off}",
         ),
     )
     return [f"{what} {v:.3g}, above {limit:g}: {so}" for v, limit, what, so in checks if v > limit]

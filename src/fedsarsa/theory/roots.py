@@ -36,6 +36,7 @@ def end_of_flow(
     theta: Floats,
     residual: float,
     longest: float = np.inf,
+    time: float = np.inf,
 ) -> Floats | None:
     """The root that the flow d theta / dt = g(theta) from ``theta`` leads to, (d,); None where there is none.
 
@@ -51,6 +52,8 @@ def end_of_flow(
         ever chosen, g is small far from a root.
     longest : float
         Largest norm of a step.
+    time : float
+        Where the flow is followed no longer than this, what it has come to is the end.
     """
     g, J = field(theta)
     size, shortest = float(np.linalg.norm(g)), 1.0 / max(float(np.linalg.norm(J)), 1e-300)
@@ -59,9 +62,10 @@ def end_of_flow(
     step = shortest
     for _ in range(FLOW_STEPS):
         # Where the flow flees from a point, an implicit step beyond its rate would turn round.
-        step = min(step, 0.5 / max(growth(J), 1e-300), 1e15 * shortest)
+        step = min(step, 0.5 / max(growth(J), 1e-300), 1e15 * shortest, time)
         move = np.linalg.solve(np.eye(len(theta)) / step - J, g)
-        move *= min(1.0, longest / max(float(np.linalg.norm(move)), 1e-300))
+        part = min(1.0, longest / max(float(np.linalg.norm(move)), 1e-300))
+        move *= part
         ahead = theta + move
         g_ahead, J_ahead = field(ahead)
         after = float(np.linalg.norm(g_ahead))
@@ -73,7 +77,8 @@ def end_of_flow(
             step = max(step * factor, shortest)
             continue
         theta, g, J, size = ahead, g_ahead, J_ahead, after
-        if size <= residual and np.linalg.norm(move) <= SMALL * np.linalg.norm(theta):
+        time -= part * step
+        if time <= 0 or (size <= residual and np.linalg.norm(move) <= SMALL * np.linalg.norm(theta)):
             return theta
         step = max(step * factor, shortest)
     return None
@@ -111,6 +116,10 @@ class MeanField:
     def root_from(self, theta: Floats) -> Floats | None:
         """The root that the flow from ``theta`` leads to, (d,); None where it leads to none."""
         return end_of_flow(self.at, theta, self.residual, self.longest)
+
+    def after(self, theta: Floats, time: float) -> Floats | None:
+        """Where the flow from ``theta`` is after some time, roughly, (d,); None where that is not found."""
+        return end_of_flow(self.at, theta, self.residual, self.longest, time)
 
     def rest_on_sphere(self, theta: Floats, radius: float) -> Floats | None:
         """Where the flow that is projected on a ball ends at its surface, (d,); None where it does not.

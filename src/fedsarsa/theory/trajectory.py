@@ -117,6 +117,8 @@ class Track:
         Largest of the nodes' sharpness, and of their probabilities of a projection.
     skew : float
         Largest of the nodes' sharpness times the variance's share of the error there.
+    nodes : tuple
+        Rounds done, mean and covariance, and node, along the way.
     """
 
     round: NDArray[np.int64]
@@ -127,6 +129,7 @@ class Track:
     sharpness: float
     projected: float
     skew: float
+    nodes: tuple[tuple[int, State, Node], ...]
 
     def errors(self, target: Floats) -> Floats:
         """Mean of ||theta-bar - target||^2 after each of the rounds, (n,)."""
@@ -138,7 +141,8 @@ def follow(field: Field, theta: Floats, way: Sequence[Stride], target: Floats) -
     """The way from ``theta`` to the end of the last stride; errors are measured to ``target``."""
     state = State(theta, np.zeros((len(theta), len(theta))))
     todo = list(zip(way, startup(field, theta, way), strict=True))[::-1]
-    states, rounds, nodes, skew, tries = [state], [0], [], 0.0, 0
+    states, rounds, skew, tries = [state], [0], 0.0, 0
+    nodes: list[tuple[int, State, Node]] = []
     node = field.node(*state, way[0].alpha) if way else None
     reach, fine = 1.0, max(FINE, len(way) / 3)
     while todo:
@@ -161,7 +165,7 @@ def follow(field: Field, theta: Floats, way: Sequence[Stride], target: Floats) -
         states += walk.states
         rounds += [stride.start + stride.count for stride, _ in stretch]
         state, node, reach = walk.states[-1], walk.ahead, walk.reach
-        nodes.append(node)
+        nodes.append((rounds[-1], state, node))
         skew = max(skew, node.sharpness * state.variable(target))
     return Track(
         np.array(rounds),
@@ -169,9 +173,10 @@ def follow(field: Field, theta: Floats, way: Sequence[Stride], target: Floats) -
         np.array([width(one.spread) ** 2 for one in states]),
         state,
         node,
-        max((one.sharpness for one in nodes), default=0.0),
-        max((one.projected for one in nodes), default=0.0),
+        max((one.sharpness for *_, one in nodes), default=0.0),
+        max((one.projected for *_, one in nodes), default=0.0),
         skew,
+        tuple(nodes),
     )
 
 

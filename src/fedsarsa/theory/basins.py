@@ -1,0 +1,80 @@
+"""Whether noise leads training elsewhere than its mean: the way may pass near the edge of another basin.
+
+The mean follows the flow to one root, and noise is taken to be a Gaussian around it. Where the flow stretches
+deviations, some trainings may end at another root, which no Gaussian around one mean can tell. So deviations
+in the direction that is stretched most are followed to the end of training, from several points of the way.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+
+import numpy as np
+
+from fedsarsa._checks import Floats
+from fedsarsa.theory.roots import STILL, MeanField
+from fedsarsa.theory.rounds import Field
+from fedsarsa.theory.trajectory import Stride, Track
+
+POINTS = 8  # points of the way from which deviations are followed
+NARROW = 0.05  # temperatures below which deviations of Q-values lead nowhere else
+# Gaussian quadrature: 3 points tell whether 9 are worth their time.
+FEW, MANY = (np.polynomial.hermite_e.hermegauss(count) for count in (3, 9))
+WORTH = 0.05
+
+
+def astray(field: Field, flow: MeanField, way: Sequence[Stride], track: Track, target: Floats) -> float:
+    """Largest relative change of the last error by deviations that the flow carries elsewhere."""
+    starts = np.array([stride.start for stride in way])
+    times = [stride.count * field.period * float(field.members.total @ stride.alpha) for stride in way]
+    found = list(_deviations(field, track))
+    last, largest = track.end.error(target), 0.0
+    for place in np.unique(np.linspace(0, len(found) - 1, POINTS).round().astype(int)) if found else ():
+        done, mean, deviation = found[place]
+        left = float(np.sum(times, where=starts >= done))
+        if left <= 0 or last <= 0:
+            continue
+        end = partial(_error, flow, mean, deviation, left, field.radius, target)
+        change = _change(end, *FEW)
+        largest = max(largest, (_change(end, *MANY) if change > WORTH * last else change) / last)
+    return largest
+
+
+def _deviations(field: Field, track: Track) -> Iterator[tuple[int, Floats, Floats]]:
+    """Rounds done, mean (d,) and standard deviation (d,) wherever the flow stretches deviations.
+
+    w, a left eigenvector of the Jacobian whose eigenvalue is positive, tells what is stretched: deviations
+    by w' theta. Given that this is one standard deviation off, theta is off by Sigma w / sqrt(w' Sigma w).
+    """
+    for done, (mean, spread), node in track.nodes:
+        J = np.tensordot(field.members.total, node.blocks[0].J, 1)
+        rates, vectors = np.linalg.eig(J.T)
+        fastest = int(rates.real.argmax())
+        w = vectors[:, fastest].real
+        size = float(max(w @ spread @ w, 0.0)) ** 0.5
+        if rates[fastest].real > STILL * np.linalg.norm(J) and size * field.classes.slope > NARROW:
+            yield done, mean, spread @ w / size
+
+
+def _change(end: Callable[[float], float], points: Floats, weights: Floats) -> float:
+    """How much a mean over a Gaussian differs from the value at its centre; 0 where neither is known."""
+    values = np.array([end(x) for x in points])
+    change = abs(float(weights @ values) / float(weights.sum()) - float(values[len(values) // 2]))
+    return change if np.isfinite(change) else 0.0
+
+
+def _error(
+    flow: MeanField,
+    mean: Floats,
+    deviation: Floats,
+    time: float,
+    radius: float | None,
+    target: Floats,
+    x: float,
+) -> float:
+    """Squared error at the end of training, from ``x`` standard deviations off the mean; NaN if unknown."""
+    theta = flow.after(mean + x * deviation, time)
+    if theta is None:
+        return np.nan
+    if radius is not None:
+        theta = theta * min(1.0, radius / max(float(np.linalg.norm(theta)), 1e-300))
+    return float(((theta - target) ** 2).sum())
