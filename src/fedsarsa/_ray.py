@@ -1,10 +1,13 @@
 """Ray, which is an extra: with a clear word where it is needed and missing, and how to join a cluster."""
 
+import atexit
 import logging
 import os
 import secrets
 import socket
-from typing import TYPE_CHECKING
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
 
 from fedsarsa._interrupts import Interrupted, held_interrupt
 from fedsarsa._version import __version__
@@ -26,6 +29,17 @@ LOCAL = "local"
 RETRIES = 3
 PATIENCE = 5.0  # seconds in which a cluster's port must answer
 
+# Reads a line from a process that has started Ray. Where none comes, and its raylet (the first argument) is
+# no more, it says so and ends the rest of Ray.
+WITNESS = """
+read -r line && exit
+sleep 0.5
+grep -q . "/proc/$0/cmdline" 2>/dev/null && exit
+echo "fedsarsa: Ray's raylet on this machine was killed, perhaps for memory, and Ray ended this program." \
+    "What was stored is there, and the same command goes on." >&2
+kill -9 "$@" 2>/dev/null
+"""
+
 _drawn: dict[str, str] = {}  # the token of a Ray that this process has started, as environment variables
 
 
@@ -46,6 +60,8 @@ def connect(address: str | None = None, cores: int | None = None) -> None:
             raise ValueError(f"ray: this process is connected to {here}; expected that, got {address}")
         return
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    # What needs more memory than there is would be begun again for ever.
+    os.environ.setdefault("RAY_task_oom_retries", str(RETRIES))
     if address is None:
         address = os.environ.get("RAY_ADDRESS") or LOCAL
     if address != LOCAL:
@@ -70,7 +86,9 @@ def connect(address: str | None = None, cores: int | None = None) -> None:
             f"ray: expected the token of the cluster at {address} in RAY_AUTH_TOKEN, with "
             "RAY_AUTH_MODE=token, got none or another"
         ) from None
-    except (ConnectionError, RuntimeError, ValueError) as error:
+    except Exception as error:  # Ray raises plain ones, too
+        if address == LOCAL:
+            raise ValueError(f"ray: it does not start on this machine: {reason(error)}") from None
         raise ValueError(
             f"ray: expected a cluster at {address}, got: {reason(error)}; if it asks for a token, expected "
             "that in RAY_AUTH_TOKEN, with RAY_AUTH_MODE=token"
@@ -78,8 +96,29 @@ def connect(address: str | None = None, cores: int | None = None) -> None:
     finally:
         if before is None:
             os.environ.pop(waiting, None)
+    if address == LOCAL:
+        _have_a_witness()
     if pressed.is_set():
         raise Interrupted("interrupted")
+
+
+def _have_a_witness() -> None:
+    """Have a shell say why, should Ray end this process at once and without a word.
+
+    Ray does so where its raylet was killed and an object is stored or fetched.
+    """
+    own: Any = ray._private.worker._global_node
+    if sys.platform != "linux" or own is None:
+        return
+    started = {name: [one.process.pid for one in made] for name, made in own.all_processes.items()}
+    others = [str(pid) for name, pids in started.items() for pid in pids if name != "raylet"]
+    witness = subprocess.Popen(
+        ["sh", "-c", WITNESS, str(started["raylet"][0]), *others],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        start_new_session=True,  # Ctrl-C is not for it
+    )
+    atexit.register(witness.communicate, b"all is well\n")
 
 
 def _settle_token(address: str) -> None:
@@ -108,7 +147,12 @@ def check_version(wanted: str) -> None:
 
 
 def reason(error: BaseException) -> str:
-    """The last line of what Ray says, which may begin with a traceback."""
+    """Why Ray failed: a part of it that has died, else the last line of what it says."""
+    own: Any = ray._private.worker._global_node  # if this process started Ray
+    for name, process in own.dead_processes() if own is not None else ():
+        return f"Ray's {name} on this machine ended with code {process.returncode}, killed perhaps for memory"
+    if isinstance(error, ray.exceptions.OutOfMemoryError):
+        return "its machine had too little memory left, and Ray killed it; fewer runs or records need less"
     return (str(error).strip() or type(error).__name__).splitlines()[-1].strip()
 
 

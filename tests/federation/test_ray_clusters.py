@@ -1,5 +1,6 @@
 """A cluster that is there already is joined by its address; what cannot be joined is said in one sentence."""
 
+import contextlib
 import os
 import re
 import secrets
@@ -11,6 +12,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -225,3 +227,69 @@ def test_an_address_that_was_left_empty_is_none(monkeypatch):
     monkeypatch.setattr(_ray.ray, "is_initialized", lambda: False)
     with pytest.raises(ValueError, match=r"expected the address host:port of a cluster, or local, got $"):
         _ray.connect("")
+
+
+KILLED = """
+import os, signal
+import ray
+import fedsarsa as fs
+from fedsarsa._ray import connect
+connect(cores=1)
+(raylet,) = [one.process for one in ray._private.worker._global_node.all_processes["raylet"]]
+def kill(t):
+    if t:
+        os.kill(raylet.pid, signal.SIGKILL)
+fs.FedSARSA(sync_every=10).train(fs.paper.fleet(2), 10**5, runs=1, engine="ray", progress=kill)
+"""
+
+
+def test_a_killed_raylet_is_named_and_leaves_nothing_behind():
+    """Ray ends a process that stores an object then, at once and without a word."""
+    mark = f"FEDSARSA_TEST_{secrets.token_hex(8)}"
+    done = python(KILLED, {mark: "1"})
+    assert done.returncode == 1
+    assert "Ray's raylet on this machine was killed" in done.stderr
+
+    def left():
+        """Processes that inherited the mark."""
+        found = []
+        for path in Path("/proc").glob("[0-9]*/environ"):
+            with contextlib.suppress(OSError):
+                if mark.encode() in path.read_bytes():
+                    found.append((path.parent / "cmdline").read_text().replace("\0", " "))
+        return found
+
+    until = time.monotonic() + 60
+    while left() and time.monotonic() < until:
+        time.sleep(0.2)
+    assert left() == []
+
+
+def test_a_ray_that_does_not_start_is_one_sentence(monkeypatch):
+    from fedsarsa import _ray
+
+    def start(*_, **__):
+        raise Exception("The current node timed out during startup.")  # Ray's own words, and class
+
+    monkeypatch.setattr(_ray.ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(_ray.ray, "init", start)
+    message = r"^ray: it does not start on this machine: The current node timed out during startup\.$"
+    with pytest.raises(ValueError, match=message):
+        _ray.connect("local")
+
+
+def test_a_part_of_ray_that_has_died_is_named(monkeypatch):
+    from fedsarsa import _ray
+
+    raylet = SimpleNamespace(returncode=-9)
+    node = SimpleNamespace(dead_processes=lambda: [("raylet", raylet)])
+    monkeypatch.setattr(_ray.ray._private.worker, "_global_node", node)
+    said = _ray.reason(_ray.ray.exceptions.RayError("The actor is temporarily unavailable"))
+    assert said == "Ray's raylet on this machine ended with code -9, killed perhaps for memory"
+
+
+def test_too_little_memory_is_named():
+    from fedsarsa import _ray
+
+    error = _ray.ray.exceptions.OutOfMemoryError("Memory on the node was low ...\nTo adjust ...")
+    assert _ray.reason(error).startswith("its machine had too little memory left")

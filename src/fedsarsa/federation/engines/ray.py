@@ -168,7 +168,9 @@ class RayEngine(StretchEngine):
     def _meet(self) -> None:
         """Wait until every actor is there, with a word if that takes long, and has the same fedsarsa."""
         calls = [block.meet.remote(__version__) for block in self.blocks]
-        say_if_late(calls, f"waiting for {len(calls)} workers to start; the cluster may have no free core")
+        say_if_late(
+            calls, f"waiting for {len(calls)} workers to start; the cluster may have no free core or memory"
+        )
         try:
             ray.get(calls)
         except ray.exceptions.RayTaskError as error:
@@ -199,7 +201,7 @@ class RayEngine(StretchEngine):
             return ray.get(call)
         except ray.exceptions.RayTaskError as error:
             raise ValueError(f"{who} says: {reason(error)}") from None
-        except ray.exceptions.RayActorError as error:
+        except (ray.exceptions.RayActorError, ray.exceptions.OutOfMemoryError) as error:
             raise ValueError(
                 f"{who} died at the steps from {t} on, and again when started anew (up to {RETRIES} times): "
                 f"{reason(error)}"
