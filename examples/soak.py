@@ -1,6 +1,7 @@
 """An hour of faults: a demo of three agents in which something is killed, frozen or cut off every minute.
 
     python -m examples.soak --minutes 60 --every 60 --seed 0        # from the repository's root
+    python -m examples.soak --freeze 45 120 300                     # every machine in turn, and nothing else
 
 Parts that die are started again, as systemd would. In the end every round must equal the reference with the
 same participation, and memory, open files and processes must not have grown.
@@ -8,6 +9,7 @@ same participation, and memory, open files and processes must not have grown.
 
 import argparse
 import contextlib
+import itertools
 import os
 import random
 import signal
@@ -74,7 +76,7 @@ class Soak:
         port = free_port()
         self.link = Link(port, int(self.made.address.rpartition(":")[2]))
         self.server_address, self.node_address = self.made.address, f"127.0.0.1:{port}"
-        self.random, self.died, self.samples = random.Random(seed), {}, []
+        self.random, self.died, self.samples, self.restarts = random.Random(seed), {}, [], 0
 
     def start(self, name):
         """Start a part by its name in the deployment."""
@@ -94,6 +96,7 @@ class Soak:
                 since = self.died.setdefault(name, time.monotonic())
                 if time.monotonic() > since + RESTART:
                     del self.died[name]
+                    self.restarts += 1
                     self.start(name)
 
     def targets(self):
@@ -126,6 +129,39 @@ class Soak:
             return f"{name} was not there to {kind}"
         return f"{name} killed" if kind == "kill" else f"{name} frozen for {seconds:.0f} s"
 
+    def freeze(self, part, seconds):
+        """Freeze the machine of the server or of a node, or the SuperLink alone, and say what follows."""
+        home = self.made.server if part == "server" else self.made.homes[0]
+        if part == "SuperLink":
+            frozen = [self.made.part("guards superlink", str(self.made.server))]
+        else:
+            frozen = [number for number in self.family() if speaks_of(number, home)]
+        for number in frozen:
+            os.kill(number, signal.SIGSTOP)
+        self.restarts = 0
+        self.pause(seconds)
+        during = self.made.rounds()
+        for number in frozen:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(number, signal.SIGCONT)
+        begun = time.monotonic()
+        self.made.wait(lambda: self.mend() or self.made.rounds() >= during + 2)
+        self.made.wait(lambda: self.mend() or len(self.last_round()) == AGENTS)
+        return (
+            f"{part} frozen for {seconds:g} s ({len(frozen)} processes): all agents in a round again after "
+            f"{time.monotonic() - begun:.0f} s, {self.restarts} parts started again"
+        )
+
+    def last_round(self):
+        return [line["agents"] for line in ledger.read(self.made.server) if line["round"]][-1]
+
+    def family(self):
+        """All processes of this deployment."""
+        for path in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                if self.made.processes.mark.encode() in (path / "environ").read_bytes():
+                    yield int(path.name)
+
     def pause(self, seconds):
         until = time.monotonic() + seconds
         while time.monotonic() < until:
@@ -135,18 +171,22 @@ class Soak:
     def sample(self):
         """Processes, their memory in MB and open files, and MB on disk."""
         memory = files = count = 0
-        for path in Path("/proc").glob("[0-9]*"):
-            try:
-                if self.made.processes.mark.encode() not in (path / "environ").read_bytes():
-                    continue
-                memory += int((path / "statm").read_text().split()[1]) * 4096 / 1e6
-                files += len(list((path / "fd").iterdir()))
+        for number in self.family():
+            with contextlib.suppress(OSError):
+                memory += int(Path(f"/proc/{number}/statm").read_text().split()[1]) * 4096 / 1e6
+                files += len(list(Path(f"/proc/{number}/fd").iterdir()))
                 count += 1
-            except OSError:
-                continue
         disk = sum(path.stat().st_size for path in self.made.home.rglob("*") if path.is_file()) / 1e6
         self.samples.append((count, memory, files, disk))
         return f"{count} processes, {memory:.0f} MB, {files} open files, {disk:.1f} MB on disk"
+
+
+def speaks_of(number, home):
+    """Whether the command line or environment of a process has a path in ``home``."""
+    with contextlib.suppress(OSError):
+        words = b"".join(Path(f"/proc/{number}/{name}").read_bytes() for name in ("cmdline", "environ"))
+        return f"{home}/".encode() in words or f"{home}\0".encode() in words
+    return False
 
 
 def main():
@@ -157,6 +197,7 @@ def main():
     parser.add_argument("--every", type=float, default=60.0, help="seconds between two faults")
     parser.add_argument("--longest", type=float, default=40.0, help="seconds of the longest freeze or cut")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--freeze", type=float, nargs="+", help="seconds of freezes, of each part in turn")
     arguments = parser.parse_args()
     with short_home() as home:
         soak = Soak(home, arguments.seed)
@@ -166,8 +207,11 @@ def main():
                 soak.start(name)
                 if name == "server":
                     soak.made.hear("server", "SuperLink listens")
+            soak.made.wait(lambda: soak.made.rounds() >= 1)
             begun = time.monotonic()
-            while time.monotonic() < begun + 60 * arguments.minutes:
+            for part, seconds in itertools.product(("node", "SuperLink", "server"), arguments.freeze or ()):
+                print(soak.freeze(part, seconds), flush=True)
+            while not arguments.freeze and time.monotonic() < begun + 60 * arguments.minutes:
                 soak.pause(arguments.every)
                 said = soak.sample()
                 done = soak.fault(arguments.longest)
@@ -186,7 +230,7 @@ def main():
         print(f"{len(lines)} rounds, largest difference from the reference {difference:.1e}")
         half = len(soak.samples) // 2
         for name, column in zip(
-            ("processes", "MB", "open files", "MB on disk"), zip(*soak.samples, strict=True), strict=True
+            ("processes", "MB", "open files", "MB on disk"), zip(*soak.samples, strict=True), strict=False
         ):
             print(
                 f"{name}: at most {max(column[:half]):.1f} in the first half, {max(column[half:]):.1f} after"
