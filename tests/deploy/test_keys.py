@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 from fedsarsa.cli import app as command
 from fedsarsa.deploy import addresses, files, keys, node, server
 from fedsarsa.deploy.addresses import check_free, free_port
+from fedsarsa.deploy.guards import DIED
 from tests.deploy.deployments import deaf_port
 from tests.deploy.federations import CONFIG
 
@@ -416,3 +417,16 @@ def test_a_directory_that_takes_no_more_is_found_before_a_run_is_submitted(tmp_p
             server._check_room(tmp_path)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "SuperNode terminated gracefully",
+        f"{DIED}HTTPStatusError: Client error '401 Unauthorized' for url '.../send-node-heartbeat'",
+    ],
+)
+def test_a_node_whose_clock_is_wrong_is_told_that_it_may_be(said):
+    """So it was in both ways, by hand, with the clock of a node or of the server an hour ahead."""
+    assert "this machine's clock is more than 5 seconds ahead of the server's" in node.refusal(said)
+    assert node.refusal("the SuperNode was killed") is None

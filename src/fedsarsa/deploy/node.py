@@ -11,11 +11,14 @@ from fedsarsa.deploy.guards import DIED, SECRET_FILE
 from fedsarsa.deploy.processes import Processes, superexec
 
 LEASE = "the lease of its last life, about a minute, has not run out"
+UNKNOWN = (
+    "its key was taken back there, or its list of nodes (link.db) is a new one, and starting it again helps, "
+    "or this machine's clock is more than 5 seconds ahead of the server's, or 5 minutes behind it"
+)
 REFUSED = {  # Flower's last words when the SuperLink does not let a node in, and what they mean
     "Failed to activate SuperNode": f"its key is not registered there, or {LEASE}",
-    "SuperNode terminated gracefully": "its key was taken back there, or its list of nodes (link.db) is "
-    "a new one, and starting it again helps, or this machine's clock is more than 5 seconds ahead of the "
-    "server's, or 5 minutes behind it",
+    "SuperNode terminated gracefully": UNKNOWN,
+    "401 Unauthorized": UNKNOWN,  # of a node that was let in before
 }
 LOOK = 0.3  # seconds between two looks at the SuperNode
 
@@ -69,11 +72,15 @@ def join(
                 f"the SuperExec ended with code {executor.returncode}: {processes.last_words('superexec')}"
             )
         said = processes.last_words("supernode", lines=40)
-        why = next((why for words, why in REFUSED.items() if words in said), None)
-        if why is not None:
+        if why := refusal(said):
             raise RuntimeError(f"superlink: {superlink} does not let this node in: {why}")
         if DIED in said:  # of a server that is frozen, or has other certificates now, perhaps: that is told
             addresses.check_reachable(host, at, None if insecure else home / "ca.crt")
         reason = said.rpartition(DIED)[2] if DIED in said else said.partition("Exit Code: ")[2]
         reason = reason[:300] or processes.last_words("supernode")
         raise RuntimeError(f"the SuperNode ended with code {node.returncode}: {reason}")
+
+
+def refusal(said: str) -> str | None:
+    """Why a SuperLink does not let a node in, by the last words of its SuperNode; None if it does."""
+    return next((why for words, why in REFUSED.items() if words in said), None)
