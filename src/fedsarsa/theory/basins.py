@@ -17,8 +17,8 @@ from fedsarsa.theory.trajectory import Stride, Track
 
 POINTS = 8  # points of the way from which deviations are followed
 NARROW = 0.05  # temperatures below which deviations of Q-values lead nowhere else
-# Gaussian quadrature: 3 points tell whether 9 are worth their time.
-FEW, MANY = (np.polynomial.hermite_e.hermegauss(count) for count in (3, 9))
+# Gaussian quadrature: 5 points tell whether 9 are worth their time.
+FEW, MANY = (np.polynomial.hermite_e.hermegauss(count) for count in (5, 9))
 WORTH = 0.05
 
 
