@@ -13,7 +13,7 @@ import numpy as np
 from fedsarsa._checks import Floats
 from fedsarsa.theory.roots import STILL, MeanField
 from fedsarsa.theory.rounds import Field
-from fedsarsa.theory.trajectory import Stride, Track
+from fedsarsa.theory.trajectory import Stride, Track, width
 
 POINTS = 8  # points of the way from which deviations are followed
 NARROW = 0.05  # temperatures below which deviations of Q-values lead nowhere else
@@ -27,15 +27,15 @@ def astray(field: Field, flow: MeanField, way: Sequence[Stride], track: Track, t
     starts = np.array([stride.start for stride in way])
     times = [stride.count * field.period * float(field.members.total @ stride.alpha) for stride in way]
     found = list(_deviations(field, track))
-    last, largest = track.end.error(target), 0.0
+    size, largest = (track.end.error(target), width(track.end.spread) ** 2), 0.0
     for place in np.unique(np.linspace(0, len(found) - 1, POINTS).round().astype(int)) if found else ():
         done, mean, deviation = found[place]
         left = float(np.sum(times, where=starts >= done))
-        if left <= 0 or last <= 0:
+        if left <= 0:
             continue
         end = partial(_error, flow, mean, deviation, left, field.radius, target)
-        change = _change(end, *FEW)
-        largest = max(largest, (_change(end, *MANY) if change > WORTH * last else change) / last)
+        change = _change(end, size, *FEW)
+        largest = max(largest, _change(end, size, *MANY) if change > WORTH else change)
     return largest
 
 
@@ -55,11 +55,19 @@ def _deviations(field: Field, track: Track) -> Iterator[tuple[int, Floats, Float
             yield done, mean, spread @ w / size
 
 
-def _change(end: Callable[[float], float], points: Floats, weights: Floats) -> float:
-    """How much a mean over a Gaussian differs from the value at its centre; 0 where neither is known."""
+def _change(
+    end: Callable[[float], float], size: tuple[float, float], points: Floats, weights: Floats
+) -> float:
+    """Relative difference of a mean over a Gaussian and the value at its centre; 0 where one is not known.
+
+    ``size`` is the error at the end and the variance in it, which is what deviations add to the mean anyway.
+    Flows are followed roughly and may lag behind: then the value at the centre is what counts.
+    """
     values = np.array([end(x) for x in points])
-    change = abs(float(weights @ values) / float(weights.sum()) - float(values[len(values) // 2]))
-    return change if np.isfinite(change) else 0.0
+    centre = float(values[len(values) // 2])
+    difference = abs(float(weights @ values) / float(weights.sum()) - centre) - size[1]
+    change = difference / max(size[0], centre, np.finfo(float).tiny)
+    return max(change, 0.0) if np.isfinite(change) else 0.0
 
 
 def _error(
