@@ -112,12 +112,13 @@ def demo(
     home: Annotated[
         Path | None, typer.Option(help="Directory to keep; a temporary one unless given.")
     ] = None,
+    agents: Annotated[int, typer.Option(help="Agents, each with a SuperNode.", min=2, max=500)] = 3,
 ) -> None:
-    """Run a whole federation on this machine: TLS, a SuperLink, three SuperNodes, three agents."""
+    """Run a whole federation on this machine: TLS, a SuperLink, and a SuperNode for every agent."""
     _needs_flower()
     from fedsarsa.deploy import demo as demos
 
-    _in_one_sentence(lambda: demos.run(rounds, home))
+    _in_one_sentence(lambda: demos.run(rounds, home, agents))
 
 
 @app.command()

@@ -21,7 +21,7 @@ from fedsarsa.worlds.fleet import Fleet
 
 CONFIG = """\
 [fleet]
-agents = 3
+agents = {agents}
 eps_p = 0.1
 eps_r = 0.1
 states = 30
@@ -38,28 +38,30 @@ steps = {steps}
 seed = 0
 
 [server]
-deadline = 60.0
-at_least = 3
+deadline = {deadline:.1f}
+at_least = {agents}
 """
 EVERY = 1000
 LOOK = 0.5  # seconds between two looks at the parts
+# Seconds that a round may take, and more for every agent: all of them share this machine's cores.
+DEADLINE, PER_AGENT = 60.0, 4.0
 RESTARTS = 3  # times that an agent or a node is started again
 START = 180.0  # seconds that a part may take to begin; agents compile when they start for the first time
 
 
-def run(rounds: int, home: Path | None) -> None:
+def run(rounds: int, home: Path | None, agents: int = 3) -> None:
     """Train ``rounds`` rounds with a live table; nothing is left running, nor on disk outside ``home``."""
     kept = home is not None
     home = files.private_directory(home or Path(tempfile.mkdtemp(prefix="fedsarsa-")))
     try:
         with Processes(home) as processes:
-            _run(processes, home, rounds, Console(markup=False, highlight=False))
+            _run(processes, home, rounds, agents, Console(markup=False, highlight=False))
     finally:
         if not kept:
             shutil.rmtree(home, ignore_errors=True)
 
 
-def _run(processes: Processes, home: Path, rounds: int, console: Console) -> None:
+def _run(processes: Processes, home: Path, rounds: int, agents: int, console: Console) -> None:
     path = home / "federation.toml"
     server = files.private_directory(home / "server")
     found = ledger.checkpoint(server)
@@ -67,7 +69,8 @@ def _run(processes: Processes, home: Path, rounds: int, console: Console) -> Non
         raise ValueError(
             f"rounds: expected at least the {found[0]['round']} that are done in {home}, got {rounds}"
         )
-    path.write_text(CONFIG.format(every=EVERY, steps=rounds * EVERY))
+    deadline = max(DEADLINE, PER_AGENT * agents)
+    path.write_text(CONFIG.format(agents=agents, deadline=deadline, every=EVERY, steps=rounds * EVERY))
     settings = config.load(path)
     if not (server / "ca.key").exists():
         keys.make_server(server, ["localhost"])
