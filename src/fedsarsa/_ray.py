@@ -7,6 +7,7 @@ import secrets
 import socket
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedsarsa._interrupts import Interrupted, held_interrupt
@@ -37,7 +38,9 @@ sleep 0.5
 grep -q . "/proc/$0/cmdline" 2>/dev/null && exit
 echo "fedsarsa: Ray's raylet on this machine was killed, perhaps for memory, and Ray ended this program." \
     "What was stored is there, and the same command goes on." >&2
-kill -9 "$@" 2>/dev/null
+for process in "$@"; do
+    grep -qi ray "/proc/$process/cmdline" 2>/dev/null && kill -9 "$process"
+done
 """
 
 _drawn: dict[str, str] = {}  # the token of a Ray that this process has started, as environment variables
@@ -112,6 +115,8 @@ def _have_a_witness() -> None:
         return
     started = {name: [one.process.pid for one in made] for name, made in own.all_processes.items()}
     others = [str(pid) for name, pids in started.items() for pid in pids if name != "raylet"]
+    for children in Path(f"/proc/{started['raylet'][0]}/task").glob("*/children"):  # its agents among them
+        others += children.read_text().split()
     witness = subprocess.Popen(
         ["sh", "-c", WITNESS, str(started["raylet"][0]), *others],
         stdin=subprocess.PIPE,
