@@ -284,12 +284,14 @@ def test_steps_that_vanish_end_on_the_ball_where_projected_steps_rest(policy):
 def test_noise_that_fades_before_it_counts_is_no_reason_to_warn():
     """Q-values vary most while the error is large, and noise is all of it in the end."""
     fleet = fs.Fleet([fs.FiniteMDP(np.full((2, 3, 3), 1 / 3), np.arange(6.0).reshape(3, 2), 0.5)])
-    algo = fs.FedSARSA(fs.OneHot(), fs.Softmax(2.0), 0.05, 1)
-    predicted = predict(fleet, algo, 3000)
+    algo = fs.FedSARSA(fs.OneHot(), fs.Softmax(2.5), 0.05, 1)
+    theta0 = np.full(6, 50.0)
+    predicted = predict(fleet, algo, 3000, theta0=theta0)
     assert predicted.sharpness > prediction.SKEWED
     assert predicted.variance[-1] > 0.99 * predicted.mse[-1]
     assert predicted.warnings == ()
-    errors = algo.train(fleet, 3000, runs=2000, seed=0, record_every=100).mse(predicted.reference)
+    history = algo.train(fleet, 3000, runs=2000, seed=0, record_every=100, theta0=theta0)
+    errors = history.mse(predicted.reference)
     mean, deviation = errors.mean("run"), errors.std("run") / 2000**0.5
     assert (abs(predicted.mse.sel(t=mean.t) - mean) <= 0.1 * mean + 3 * deviation).all()
 

@@ -20,7 +20,7 @@ WORK = 40 * 200**3
 # A schedule whose step size falls below this share of its first is taken to vanish.
 VANISHED = 1e-9
 # Where Q-values vary by fewer temperatures, averaging over that has never changed a curve by much.
-SHARP = 0.5
+SHARP = 0.4
 LEVEL = 0.05  # relative change of the error in the second half of a way that has come to its end
 LATE = 2**53
 
@@ -128,18 +128,19 @@ def _together(problem: Problem, field: Field, start: Floats, target: Floats) -> 
     track = follow(field, start, way, target)
     late = late_steps(problem)[0]
     flow = mean_field(problem, field)
-    root = flow.root_from(track.end.mean)
-    rest = _rest(flow, track.end.mean, root, field.radius)
     if late.any():
         goal = settle(field, track.end, track.node, late[who.schedule], target)
-        if not goal.settled and rest is not None:  # the way there is long, and leads past points that repel
-            goal = settle(field, track.end._replace(mean=rest), track.node, late[who.schedule], target)
+        if not goal.settled:  # the way there may be long, and lead past points that repel
+            rest = flow.rest_from(track.end.mean, field.radius)
+            if rest is not None:
+                goal = settle(field, track.end._replace(mean=rest), track.node, late[who.schedule], target)
         if not goal.settled:  # where noise makes the way sway, a level curve tells as much
             goal = Goal(track.end, _level(track, target))
-        root = flow.root_from(goal.state.mean)
     else:
+        rest = flow.rest_from(track.end.mean, field.radius)
         end = track.end.mean if rest is None else rest
         goal = Goal(State(end, np.zeros_like(track.end.spread)), rest is not None)
+    root = flow.root_from(goal.state.mean)
     return Course(
         track.round * every,
         track.mean,
@@ -158,13 +159,6 @@ def _together(problem: Problem, field: Field, start: Floats, target: Floats) -> 
         max(track.skew, goal.skew),
         goal.settled,
     )
-
-
-def _rest(flow: MeanField, theta: Floats, root: Floats | None, radius: float | None) -> Floats | None:
-    """Where the flow from ``theta``, projected on the ball, ends: at its root, or on the surface."""
-    if radius is None or (root is not None and np.linalg.norm(root) <= radius):
-        return root
-    return flow.rest_on_sphere(theta, radius)
 
 
 def _level(track: Track, target: Floats) -> bool:

@@ -43,7 +43,7 @@ LARGE, OVERSHOOTS = 0.1, 2.0
 # Relative change of the curve by averaging worlds over noise, or by trainings that it leads to other roots;
 # standard deviation of a Q-value in temperatures x the variance's share of the error then: a Gaussian is too
 # simple for that.
-BENT, SKEWED = 0.13, 0.4
+BENT, SKEWED = 0.13, 0.6
 # Probability of a projection in a round, and the variance's share: projected noise is no Gaussian.
 PROJECTED, VARIABLE = 0.01, 0.1
 

@@ -121,7 +121,14 @@ class MeanField:
         """Where the flow from ``theta`` is after some time, roughly, (d,); None where that is not found."""
         return end_of_flow(self.at, theta, self.residual, self.longest, time)
 
-    def rest_on_sphere(self, theta: Floats, radius: float) -> Floats | None:
+    def rest_from(self, theta: Floats, radius: float | None) -> Floats | None:
+        """Where the flow from ``theta``, projected on the ball, ends: at its root, or on the surface."""
+        root = self.root_from(theta)
+        if radius is None or (root is not None and np.linalg.norm(root) <= radius):
+            return root
+        return self._rest_on_sphere(theta, radius)
+
+    def _rest_on_sphere(self, theta: Floats, radius: float) -> Floats | None:
         """Where the flow that is projected on a ball ends at its surface, (d,); None where it does not.
 
         The semi-gradient points outwards there: what is tangential of it is zero.
