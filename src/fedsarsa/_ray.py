@@ -30,12 +30,12 @@ LOCAL = "local"
 RETRIES = 3
 PATIENCE = 5.0  # seconds in which a cluster's port must answer
 
-# Reads a line from a process that has started Ray. Where none comes, and its raylet (the first argument) is
-# no more, it says so and ends the rest of Ray.
+# Reads a line from a process that has started Ray. Where none comes, and Ray has written to the log of that
+# process (in the directory $0, of process $1) that it ends it, it says why and ends the rest of Ray.
 WITNESS = """
 read -r line && exit
-sleep 0.5
-grep -q . "/proc/$0/cmdline" 2>/dev/null && exit
+grep -qs "Terminate the process" "$0"/python-core-driver-*_"$1".log || exit
+shift
 echo "fedsarsa: Ray's raylet on this machine was killed, perhaps for memory, and Ray ended this program." \
     "What was stored is there, and the same command goes on." >&2
 for process in "$@"; do
@@ -118,7 +118,7 @@ def _have_a_witness() -> None:
     for children in Path(f"/proc/{started['raylet'][0]}/task").glob("*/children"):  # its agents among them
         others += children.read_text().split()
     witness = subprocess.Popen(
-        ["sh", "-c", WITNESS, str(started["raylet"][0]), *others],
+        ["sh", "-c", WITNESS, own.get_logs_dir_path(), str(os.getpid()), *others],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         start_new_session=True,  # Ctrl-C is not for it

@@ -265,6 +265,15 @@ def test_a_killed_raylet_is_named_and_leaves_nothing_behind():
     assert left() == []
 
 
+def test_a_process_that_was_killed_itself_blames_no_raylet():
+    """Ray's raylet ends with the process, too."""
+    done = python(
+        "import os; from fedsarsa._ray import connect; connect(cores=1); os.kill(os.getpid(), 9)", {}
+    )
+    assert done.returncode == -9
+    assert done.stderr == ""
+
+
 def test_a_ray_that_does_not_start_is_one_sentence(monkeypatch):
     from fedsarsa import _ray
 
