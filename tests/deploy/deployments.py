@@ -62,17 +62,22 @@ def deaf_port():
         yield taken.getsockname()[1]
 
 
-def left_running(home):
-    """Processes whose command line or environment speaks of ``home``."""
-    found = []
+def running(home):
+    """Processes whose command line or environment speaks of ``home``: command lines by their numbers."""
+    found = {}
     for path in Path("/proc").glob("[0-9]*"):
         try:
             command, environment = ((path / name).read_bytes() for name in ("cmdline", "environ"))
         except OSError:
             continue
         if str(home).encode() in command + environment and int(path.name) != os.getpid():
-            found.append(command.replace(b"\0", b" ").decode())
+            found[int(path.name)] = command.replace(b"\0", b" ").decode()
     return found
+
+
+def left_running(home):
+    """The command lines of processes that speak of ``home``."""
+    return list(running(home).values())
 
 
 def run(*arguments, patience=PATIENCE, **environment):
@@ -196,11 +201,7 @@ class Deployment:
 
     def part(self, name, *words):
         """The process of this deployment whose command line holds these words."""
-        for path in Path("/proc").glob("[0-9]*"):
-            try:
-                command = (path / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-            except OSError:
-                continue
+        for number, command in running(self.home).items():
             if all(word in command for word in (name, *words)):
-                return int(path.name)
+                return number
         raise AssertionError(f"no process with {name} {words}")

@@ -84,6 +84,15 @@ def test_the_demo_goes_on_from_what_is_there_and_stops_at_ctrl_c(finished):
     np.testing.assert_allclose(seen, reference(settings)[: len(seen)], rtol=0, atol=1e-12)
 
 
+@pytest.mark.parametrize(("agents", "deadline"), [(2, 60.0), (50, 200.0)])
+def test_a_round_of_many_agents_on_one_machine_may_take_longer(tmp_path, agents, deadline):
+    path = tmp_path / "federation.toml"
+    path.write_text(demo.configuration(agents, rounds=3))
+    settings = config.load(path)
+    assert (settings.agents, settings.rounds) == (agents, 3)
+    assert (settings.server.at_least, settings.server.deadline) == (agents, deadline)
+
+
 DYING = "import os; print('INFO: all is well', flush=True); os.kill(os.getpid(), 9)"
 
 

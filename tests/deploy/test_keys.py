@@ -175,7 +175,7 @@ def test_keys_that_cannot_be_used_are_named(home, tmp_path):
                 work()
 
     def join():
-        node.join("127.0.0.1:1", mine, None, None, False, print)
+        node.join("127.0.0.1:1", mine, None, None, False, 0.2, print)
 
     unreadable = "private key in {} without a password, as fedsarsa deploy keys makes them$"
     other = "key made by fedsarsa deploy keys, got another kind$"

@@ -23,12 +23,12 @@ def test_a_killed_parent_leaves_nothing_behind(tmp_path):
         watcher = Processes(home)
         watcher.mark = parent.stdout.readline().strip()
         parent.stdout.readline()
-        assert len(watcher._marked()) == 1
+        assert len(watcher.marked()) == 1
         parent.kill()
     until = time.monotonic() + 30
-    while watcher._marked() and time.monotonic() < until:
+    while watcher.marked() and time.monotonic() < until:
         time.sleep(0.05)
-    assert watcher._marked() == []
+    assert watcher.marked() == []
 
 
 def test_processes_end_with_all_that_they_started(tmp_path):
@@ -40,10 +40,10 @@ def test_processes_end_with_all_that_they_started(tmp_path):
         while "up" not in processes.last_words("parent"):
             assert time.monotonic() < until
             time.sleep(0.05)
-        assert len(processes._marked()) == 2
+        assert len(processes.marked()) == 2
         assert processes.environment["FLWR_TELEMETRY_ENABLED"] == "0"
         assert processes.environment["FLWR_DISABLE_UPDATE_CHECK"] == "1"
-    assert processes._marked() == []
+    assert processes.marked() == []
 
 
 def test_flowers_settings_and_proxies_of_the_user_do_not_reach_the_parts(tmp_path, monkeypatch):
@@ -88,12 +88,12 @@ def test_a_second_ctrl_c_does_not_interrupt_the_stopping(tmp_path):
     with parent:
         watcher = Processes(home)
         watcher.mark = parent.stdout.readline().strip()
-        assert len(watcher._marked()) == 1
+        assert len(watcher.marked()) == 1
         for number in (signal.SIGINT, signal.SIGINT, signal.SIGTERM):
             os.kill(parent.pid, number)
             time.sleep(0.3)
         assert parent.wait(60) != 0
-    assert watcher._marked() == []
+    assert watcher.marked() == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
@@ -112,7 +112,7 @@ def test_a_closed_terminal_ends_them_as_sigterm_does(tmp_path, number):
     try:
         with pytest.raises(KeyboardInterrupt):
             interrupted()
-        assert processes._marked() == []
+        assert processes.marked() == []
         assert signal.getsignal(number) is unheard
     finally:
         signal.signal(number, before)

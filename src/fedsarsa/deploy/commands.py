@@ -98,12 +98,18 @@ def node(
         int | None, typer.Option(help="Port on loopback for the node's own parts.", min=1, max=65_535)
     ] = None,
     insecure: Insecure = False,
+    poll: Annotated[
+        float,
+        typer.Option(
+            help="Seconds between looks for work; more if many nodes share cores.", min=0.01, max=60
+        ),
+    ] = 0.2,
 ) -> None:
     """Join a federation: run the SuperNode of the agent on this machine."""
     _needs_flower()
     from fedsarsa.deploy import node as nodes
 
-    _in_one_sentence(lambda: nodes.join(superlink, home, agent, port, insecure, say))
+    _in_one_sentence(lambda: nodes.join(superlink, home, agent, port, insecure, poll, say))
 
 
 @app.command()

@@ -45,6 +45,7 @@ EVERY = 1000
 LOOK = 0.5  # seconds between two looks at the parts
 # Seconds that a round may take, and more for every agent: all of them share this machine's cores.
 DEADLINE, PER_AGENT = 60.0, 4.0
+POLL, POLL_PER_AGENT = 0.2, 0.04  # seconds between a node's looks for tasks
 RESTARTS = 3  # times that an agent or a node is started again
 START = 180.0  # seconds that a part may take to begin; agents compile when they start for the first time
 
@@ -61,6 +62,12 @@ def run(rounds: int, home: Path | None, agents: int = 3) -> None:
             shutil.rmtree(home, ignore_errors=True)
 
 
+def configuration(agents: int, rounds: int) -> str:
+    """The demo's TOML."""
+    deadline = max(DEADLINE, PER_AGENT * agents)
+    return CONFIG.format(agents=agents, deadline=deadline, every=EVERY, steps=rounds * EVERY)
+
+
 def _run(processes: Processes, home: Path, rounds: int, agents: int, console: Console) -> None:
     path = home / "federation.toml"
     server = files.private_directory(home / "server")
@@ -69,8 +76,7 @@ def _run(processes: Processes, home: Path, rounds: int, agents: int, console: Co
         raise ValueError(
             f"rounds: expected at least the {found[0]['round']} that are done in {home}, got {rounds}"
         )
-    deadline = max(DEADLINE, PER_AGENT * agents)
-    path.write_text(CONFIG.format(agents=agents, deadline=deadline, every=EVERY, steps=rounds * EVERY))
+    path.write_text(configuration(agents, rounds))
     settings = config.load(path)
     if not (server / "ca.key").exists():
         keys.make_server(server, ["localhost"])
@@ -91,6 +97,8 @@ def _run(processes: Processes, home: Path, rounds: int, agents: int, console: Co
     for number, own in enumerate(homes):
         command = [*fedsarsa, "agent", str(path), "--number", str(number), "--home", str(own)]
         parts.start(f"agent{number}", command)
+        if number == 0:  # it compiles for all of them
+            parts.await_word("agent0", "listens on")
     for number in range(count):
         parts.await_word(f"agent{number}", "listens on")
     main = processes.start(
@@ -99,6 +107,7 @@ def _run(processes: Processes, home: Path, rounds: int, agents: int, console: Co
     parts.await_word("server", "SuperLink listens")
     for number, own in enumerate(homes):
         command = [*fedsarsa, "deploy", "node", "--superlink", address, "--home", str(own)]
+        command += ["--poll", str(max(POLL, POLL_PER_AGENT * count))]
         parts.start(f"node{number}", command)
     log, news = Log(server), [""]
     with _live(console) as live:

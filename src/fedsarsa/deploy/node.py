@@ -29,9 +29,10 @@ def join(
     agent: Path | None,
     port: int | None,
     insecure: bool,
+    poll: float,
     say: Callable[[str], None],
 ) -> None:
-    """Run a SuperNode until it ends or is told to."""
+    """Run a SuperNode, and a SuperExec that asks it for tasks every ``poll`` seconds, until one ends."""
     host, at = addresses.parse(superlink)
     home = files.private_directory(home)
     socket = (agent or home / SOCKET).absolute()
@@ -46,7 +47,7 @@ def join(
     addresses.check_reachable(host, at, None if insecure else home / "ca.crt")
     port = port or addresses.free_port()
     addresses.check_free("127.0.0.1", port)
-    with Processes(home) as processes:
+    with Processes(home, poll) as processes:
         # Tasks are handed out on loopback with a certificate and a secret of this node's own, so that no
         # other user of the machine can take them, nor give them.
         local = files.private_directory(home / "local")

@@ -32,7 +32,7 @@ class Processes:
     their environment, by which they are found.
     """
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, poll: float = 0.2) -> None:
         self.home, self.mark = home, secrets.token_hex(8)
         self.logs = home / "logs"
         self.logs.mkdir(mode=0o700, exist_ok=True)
@@ -51,7 +51,7 @@ class Processes:
             "FLWR_HOME": str(home / "flwr"),
             "FLWR_TELEMETRY_ENABLED": "0",
             "FLWR_DISABLE_UPDATE_CHECK": "1",
-            "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2",  # seconds; one of the waits in a round
+            "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": str(poll),  # seconds; one of the waits in a round
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
             "PYTHONUNBUFFERED": "1",
             "no_proxy": "*",  # parts call each other directly
@@ -121,15 +121,15 @@ class Processes:
                 _signal_group(child, signal.SIGKILL)
                 child.wait()
         for number in (signal.SIGTERM, signal.SIGKILL):  # whatever is left in sessions of its own
-            for process in self._marked():
+            for process in self.marked():
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(process, number)
             if number == signal.SIGKILL:
                 until = time.monotonic() + PATIENCE  # they are not asked, but the system needs its time
-            while self._marked() and time.monotonic() < until:
+            while self.marked() and time.monotonic() < until:
                 time.sleep(0.05)
 
-    def _marked(self) -> list[int]:
+    def marked(self) -> list[int]:
         """Processes with this mark, which nobody else has in their environment; Linux alone can tell."""
         found = []
         for path in Path("/proc").glob("[0-9]*/environ"):
