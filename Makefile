@@ -6,7 +6,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 
-.PHONY: reproduce test bench docs clean
+.PHONY: reproduce test soak bench docs clean
 
 reproduce: $(INSTALLED)
 	$(BIN)/fedsarsa reproduce --out results/published
@@ -16,6 +16,10 @@ test: $(INSTALLED)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/pytest -n 2 --dist loadgroup
+
+# Five minutes in which parts of a deployment are killed, frozen or cut off.
+soak: $(INSTALLED)
+	$(BIN)/python -m examples.soak --minutes 5 --every 20
 
 bench: $(INSTALLED)
 	$(BIN)/fedsarsa bench
