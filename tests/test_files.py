@@ -8,7 +8,7 @@ import pytest
 import xarray as xr
 
 import fedsarsa as fs
-from fedsarsa import _files
+from fedsarsa import _files, _netcdf
 from fedsarsa.deploy import files
 from fedsarsa.federation import checkpoint, training
 from tests.damage import damaged
@@ -42,7 +42,7 @@ def read_state(path):
 
 
 def read_checkpoint(path):
-    return _files.read_netcdf(path, checkpoint.KIND, checkpoint.ARRAYS).to_dict()
+    return _netcdf.read(path, checkpoint.KIND, checkpoint.ARRAYS).to_dict()
 
 
 KINDS = {

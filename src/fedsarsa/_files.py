@@ -2,17 +2,13 @@
 
 import errno
 import hashlib
-import io
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryFile
-
-import h5py
-import xarray as xr
 
 from fedsarsa._interrupts import Interrupted, held_interrupt
 
@@ -25,8 +21,6 @@ SEAL = b"\nfedsarsa sha256 "
 SEAL_LENGTH = len(SEAL) + 64
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 AGAIN = 5.0  # seconds until it is tried again to write where there was no room
-HDF5 = b"\x89HDF\r\n\x1a\n"
-END_OF_HDF5 = {0: 40, 1: 44, 2: 28, 3: 28}  # where superblocks of these versions tell the end of the file
 
 
 @contextmanager
@@ -134,67 +128,6 @@ def warn_unsealed(path: Path) -> None:
         RuntimeWarning,
         stacklevel=4,
     )
-
-
-def write_netcdf(data: xr.Dataset, path: Path) -> None:
-    """Write a dataset of numbers as netCDF, atomically, with a digest that reading verifies.
-
-    A netCDF file is an HDF5 file whose dimensions are dimension scales. Written so, it takes an eighth of
-    the time of ``Dataset.to_netcdf``, which sweeps of short trainings feel. HDF5 makes it in memory: where
-    a disk is full, HDF5 would crash the process.
-    """
-    image = io.BytesIO()
-    with h5py.File(image, "w", track_order=True) as file:
-        for name, variable in data.variables.items():
-            file.create_dataset(str(name), data=variable.values)
-        for name, size in data.sizes.items():
-            if name not in data.variables:
-                file.create_dataset(str(name), shape=(size,), dtype=">f4")
-                note = f"This is a netCDF dimension but not a netCDF variable.{size:>10}"
-            else:
-                note = str(name)
-            file[str(name)].make_scale(note)
-        for name, variable in data.variables.items():
-            for axis, dimension in enumerate(variable.dims):
-                if dimension != name:
-                    file[str(name)].dims[axis].attach_scale(file[str(dimension)])
-        file.attrs.update(data.attrs)
-    write(sealed(image.getvalue()), path)
-
-
-def _is_bare_hdf5(content: bytes) -> bool:
-    """Whether an HDF5 file ends where it says it does: with nothing behind it."""
-    place = END_OF_HDF5.get(content[8] if len(content) > 8 else -1)
-    if place is None or not content.startswith(HDF5):
-        return False
-    return int.from_bytes(content[place : place + 8], "little") == len(content)
-
-
-# What the HDF5 libraries raise for damaged files.
-DAMAGE = (OSError, ValueError, KeyError, RuntimeError, TypeError, AttributeError, EOFError)
-
-
-def read_netcdf(path: Path, kind: str, needed: Iterable[str]) -> xr.Dataset:
-    """Read a dataset that ``write_netcdf`` wrote, marked with the attribute ``fedsarsa_file = kind``.
-
-    It must hold ``needed``, variables or attributes.
-    """
-    if not path.is_file():
-        raise FileNotFoundError(f"{path}: no such file; expected a fedsarsa {kind}")
-    try:
-        content = path.read_bytes()
-        has_digest = is_sealed(content, _is_bare_hdf5)
-        data = xr.load_dataset(io.BytesIO(content), engine="h5netcdf")
-    except DAMAGE as error:
-        raise ValueError(f"{path}: expected a fedsarsa {kind} in netCDF, got: {error}") from None
-    if data.attrs.get("fedsarsa_file") != kind:
-        raise ValueError(f"{path}: expected a fedsarsa {kind}, got another netCDF file")
-    missing = [name for name in needed if name not in data and name not in data.attrs]
-    if missing:
-        raise ValueError(f"{path}: expected a whole fedsarsa {kind}, got one without {', '.join(missing)}")
-    if not has_digest:
-        warn_unsealed(path)
-    return data
 
 
 def writable_directory(path: Path) -> Path:

@@ -24,7 +24,7 @@ from fedsarsa.deploy.learner import Held, Learner, WorldError
 from fedsarsa.federation.problem import MOST_STEPS
 
 KIND = "agent state"
-SOCKET, STATE, LOCK = "agent.sock", "agent.npz", "agent.lock"
+STATE, LOCK = "agent.npz", "agent.lock"
 BEFORE, AFTER = "before.", "after."  # the last round answered
 LONGEST_NAME = 64
 PATIENCE = 10.0  # seconds that a caller may take to say what it wants
@@ -166,7 +166,7 @@ def _part(arrays: files.Arrays, when: str) -> Held:
 def serve(settings: Federation, number: int, home: Path, say: Callable[[str], None]) -> None:
     """Answer the bridge until SIGTERM or Ctrl-C."""
     home = files.private_directory(home)
-    address = home / SOCKET
+    address = home / wire.SOCKET
     wire.check_socket(address)
     with (home / LOCK).open("w") as lock:
         try:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fedsarsa.deploy import addresses, files, keys, wire
-from fedsarsa.deploy.agent import SOCKET
 from fedsarsa.deploy.guards import DIED, SECRET_FILE
 from fedsarsa.deploy.processes import Processes, superexec
 
@@ -35,7 +34,7 @@ def join(
     """Run a SuperNode, and a SuperExec that asks it for tasks every ``poll`` seconds, until one ends."""
     host, at = addresses.parse(superlink)
     home = files.private_directory(home)
-    socket = (agent or home / SOCKET).absolute()
+    socket = (agent or home / wire.SOCKET).absolute()
     wire.check_socket(socket)
     if insecure and not addresses.is_loopback(host):
         raise ValueError(f"insecure: expected a loopback SuperLink without TLS and node keys, got {host}")

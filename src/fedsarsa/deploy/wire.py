@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 LENGTH = struct.Struct(">I")
 LONGEST_HEADER = 1 << 16
+SOCKET = "agent.sock"  # in an agent's directory
 MOST_NUMBERS = 1 << 27  # a gigabyte
 TO_SAY_SO, SHARE_TO_SAY_SO = 1.0, 0.2  # seconds, and share of the patience, for an agent that is late
 LONGEST_REASON = 500  # letters of a stranger's that are repeated

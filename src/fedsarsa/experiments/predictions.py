@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import xarray as xr
 
-from fedsarsa import _files, theory
+from fedsarsa import _netcdf, theory
 from fedsarsa.experiments.config import Config, finite
 from fedsarsa.experiments.grid import Cell
 from fedsarsa.experiments.references import reference
@@ -31,7 +31,7 @@ def predict(config: Config, folder: Path) -> xr.Dataset:
 def keep(config: Config, folder: Path, path: Path) -> xr.Dataset:
     """The same, stored at ``path``."""
     prediction = predict(config, folder)
-    _files.write_netcdf(prediction.assign_attrs(fedsarsa_file=KIND), path)
+    _netcdf.write(prediction.assign_attrs(fedsarsa_file=KIND), path)
     return prediction
 
 
@@ -42,7 +42,7 @@ class Predictions:
         self.stored: dict[int, xr.Dataset] = {}
         self.coming: dict[int, Future[xr.Dataset]] = {}
         for cell in sorted(cells, key=lambda cell: -cell.work):
-            known = store.get(cell.number, lambda path: _files.read_netcdf(path, KIND, ("predicted",)))
+            known = store.get(cell.number, lambda path: _netcdf.read(path, KIND, ("predicted",)))
             if known is not None:
                 self.stored[cell.number] = known
             else:

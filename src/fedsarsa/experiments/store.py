@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from fedsarsa import _files
+from fedsarsa import _files, _netcdf
 from fedsarsa.federation.checkpoint import KIND
 
 MANIFEST = "identity.json"
@@ -37,7 +37,7 @@ class Store:
 
     def set_aside_if_damaged(self, checkpoint: Path) -> None:
         """Leave a checkpoint where it is only if it can be read."""
-        self._whole(checkpoint, lambda path: _files.read_netcdf(path, KIND, ()))
+        self._whole(checkpoint, lambda path: _netcdf.read(path, KIND, ()))
 
     def _whole(self, path: Path, load: Callable[[Path], T]) -> T | None:
         if not path.exists():

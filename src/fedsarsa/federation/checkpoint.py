@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from fedsarsa import _files
+from fedsarsa import _netcdf
 from fedsarsa._checks import Floats
 from fedsarsa.federation.episodic import Episodes, EpisodicProblem
 from fedsarsa.federation.problem import Problem, State, Synchronisations
@@ -46,7 +46,7 @@ def fingerprint(problem: Problem, engine: str, theta0: Floats, record_every: int
 
 def save(path: Path, mark: str, state: State, records: Synchronisations, known: int) -> None:
     """Write where a training stands and the first ``known`` of its records, atomically."""
-    _files.write_netcdf(
+    _netcdf.write(
         xr.Dataset(
             {
                 "theta": (("run", "agent", "d"), state.theta),
@@ -80,7 +80,7 @@ def _episodes(state: State) -> dict[str, Any]:
 
 def load(path: Path, mark: str, records: Synchronisations) -> State:
     """Read a checkpoint of the training with this fingerprint, its records into ``records``."""
-    data = _files.read_netcdf(path, KIND, (*ARRAYS, "fingerprint", "t", "reports"))
+    data = _netcdf.read(path, KIND, (*ARRAYS, "fingerprint", "t", "reports"))
     if data.attrs["fingerprint"] != mark:
         raise ValueError(
             f"{path}: expected a checkpoint of this training, got one of another; "

@@ -7,7 +7,7 @@ from typing import Any
 import xarray as xr
 from numpy.typing import ArrayLike
 
-from fedsarsa import _checks, _files
+from fedsarsa import _checks, _netcdf
 from fedsarsa.federation.problem import RUNNING
 
 KIND = "history"
@@ -89,12 +89,12 @@ class History:
 
     def save(self, path: str | Path) -> None:
         """Write the history as netCDF; a killed process leaves no half file under this name."""
-        _files.write_netcdf(self.data, Path(path))
+        _netcdf.write(self.data, Path(path))
 
     @classmethod
     def load(cls, path: str | Path) -> "History":
         """Read a history that ``save`` wrote."""
-        return cls(_files.read_netcdf(Path(path), KIND, NEEDED))
+        return cls(_netcdf.read(Path(path), KIND, NEEDED))
 
     def __repr__(self) -> str:
         sizes = self.data.sizes
