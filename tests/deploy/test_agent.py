@@ -411,7 +411,7 @@ def test_directories_that_flower_cannot_be_told_are_refused(settings, short_path
     with pytest.raises(ValueError, match="expected a path without quotes, backslashes and unprintable signs"):
         serve(settings, 0, home, print)
     with pytest.raises(ValueError, match="expected a path without quotes, backslashes and unprintable signs"):
-        join("127.0.0.1:9", home, None, None, True, print)
+        join("127.0.0.1:9", home, None, None, True, 0.2, print)
 
 
 @pytest.fixture
