@@ -1,6 +1,8 @@
 """Agents in this process behind a grid that can lose and spoil what they say."""
 
+import itertools
 import json
+import math
 
 import numpy as np
 from flwr.app import Array, ArrayRecord
@@ -27,7 +29,7 @@ class FakeGrid(Grid):
         self.away, self.silent = set(), set()
         self.spoil = lambda node, number, reply: reply
         self.before = lambda number: None
-        self.replies = {}
+        self.replies, self.numbers, self.last = {}, itertools.count(), math.inf
         self.ttls = []
 
     run = property(lambda self: None)
@@ -40,14 +42,15 @@ class FakeGrid(Grid):
         return [node for node in self.agents if node not in self.away]
 
     def push_messages(self, messages):
-        for count, message in enumerate(messages):
-            name = f"message {len(self.replies)} {count}"
+        for message in messages:
+            name = f"message {next(self.numbers)}"
             message.metadata.__dict__["_message_id"] = name
             self.ttls.append(message.metadata.ttl)
             asked = json.loads(exchange.request(message))
-            if not count:
-                self.before(asked["round"])
             node = message.metadata.dst_node_id
+            if node <= self.last:  # nodes are asked in their order: here begins another asking
+                self.before(asked["round"])
+            self.last = node
             if node not in self.silent:
                 reply = self.spoil(node, asked["round"], self.answer(node, message, asked))
                 if reply is not None:

@@ -77,6 +77,22 @@ def test_looks_become_rarer_but_not_rare(monkeypatch):
     assert replies.unseen == 0.1
 
 
+def test_looks_that_take_long_leave_the_superlink_time_for_others(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(exchange, "time", clock)
+    grid = SlowGrid([4] * 5)
+    pull = grid.pull_messages
+
+    def slowly(names):
+        clock.sleep(0.1)
+        return pull(names)
+
+    grid.pull_messages = slowly
+    replies = exchanged(grid, 60.0, lambda message: None)
+    assert len(replies.messages) == 5
+    assert clock.now == pytest.approx(4 * 0.5 + 3 * exchange.BREATH * 0.5)
+
+
 TROUBLE = {
     "frozen": (
         httpx.ConnectTimeout("_ssl.c:1011: The handshake operation timed out"),
@@ -100,7 +116,7 @@ def test_a_superlink_in_trouble_is_asked_again(settings, server, grid, monkeypat
 
     def sometimes(*arguments):
         asked.append(call)
-        if len(asked) % 3 == 1:
+        if len(asked) % 5 == 1:  # a round asks three agents, one after another
             raise error
         return original(*arguments)
 

@@ -46,6 +46,8 @@ LOOK = 0.5  # seconds between two looks at the parts
 # Seconds that a round may take, and more for every agent: all of them share this machine's cores.
 DEADLINE, PER_AGENT = 60.0, 4.0
 POLL, POLL_PER_AGENT = 0.2, 0.04  # seconds between a node's looks for tasks
+# With more nodes than that, all of them starting at once would starve the server; seconds between two.
+MANY, PACE = 10, 2.0
 RESTARTS = 3  # times that an agent or a node is started again
 START = 180.0  # seconds that a part may take to begin; agents compile when they start for the first time
 
@@ -109,6 +111,7 @@ def _run(processes: Processes, home: Path, rounds: int, agents: int, console: Co
         command = [*fedsarsa, "deploy", "node", "--superlink", address, "--home", str(own)]
         command += ["--poll", str(max(POLL, POLL_PER_AGENT * count))]
         parts.start(f"node{number}", command)
+        time.sleep(PACE if count > MANY else 0.0)
     log, news = Log(server), [""]
     with _live(console) as live:
         while True:

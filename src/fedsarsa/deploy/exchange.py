@@ -15,6 +15,9 @@ from flwr.superlink.grid import http_grid
 POLL = 0.02  # seconds between two looks for replies, at least
 SHARE = 0.005  # of the time waited so far: who has waited long looks less often
 LONGEST_POLL = 0.25
+# Where a look takes longer, pauses are so many times as long: with fifty agents, looking took all of the
+# SuperLink's time.
+BREATH = 3.0
 OVERLOADED = (
     "if this lasts, its machine is frozen or overloaded: more cores, a larger sync_every, or a smaller "
     "server.fraction help"
@@ -43,7 +46,7 @@ def exchange(
     nothing is there, and the round will be asked again. Replies name the node that sent them as their
     source, or the SuperLink, which tells by an error that a node is away.
     """
-    names = passing(lambda: list(grid.push_messages(messages)), say) or []
+    names = passing(lambda: _push(grid, messages), say) or []
     pushed = zip(names, messages, strict=False)
     waiting = {name: question for name, question in pushed if name}
     begun = time.monotonic()
@@ -57,17 +60,27 @@ def exchange(
         told = True
 
     while True:
+        looked = time.monotonic()
         for name, question in list(waiting.items()):
             reply = _reply(grid, name, question, say_once)
             if reply is not None:
                 hear(reply)
                 replies.append(reply)
                 del waiting[name]
-        waited = time.monotonic() - begun
+        waited, look = time.monotonic() - begun, time.monotonic() - looked
         if not waiting or waited >= deadline:
             return Replies(replies, pause)
-        pause = min(max(POLL, SHARE * waited), LONGEST_POLL)
+        pause = min(max(POLL, SHARE * waited), LONGEST_POLL) if look < LONGEST_POLL else BREATH * look
         time.sleep(pause)
+
+
+def _push(grid: Grid, messages: list[Message]) -> list[str]:
+    """Send one message after another; their names.
+
+    Flower announces all that it is given, and then sends the parts. With fifty at once, nodes ask so often
+    for parts that are not there yet that these come late.
+    """
+    return [name for message in messages for name in grid.push_messages([message])]
 
 
 def limit_uploads(seconds: float) -> None:
