@@ -5,7 +5,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import closing, contextmanager, redirect_stdout
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -15,7 +15,8 @@ import fedsarsa as fs
 from fedsarsa.experiments import grid
 from fedsarsa.experiments import sweep as sweeps
 from fedsarsa.federation import engines
-from fedsarsa.federation.problem import Problem, first_state
+from fedsarsa.federation.problem import Problem
+from fedsarsa.federation.state import first_state
 from fedsarsa_benchmarks.measuring import Result, at_least, at_most, median_seconds, seconds
 
 SWEEP = """
@@ -78,7 +79,7 @@ def _ray_round(rounds: int) -> Result:
 
     def per_round(name: str, problem: Problem, threads: int) -> float:
         state = first_state(problem, np.zeros(25))
-        with engines.closing(engines.build(name, problem, threads)) as engine:
+        with closing(engines.build(name, problem, threads)) as engine:
             engine.start(state)
             engine.advance(state, every)  # compiled and awake
             return median_seconds(lambda: engine.advance(state, every), repeats=rounds - 1)

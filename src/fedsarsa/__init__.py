@@ -34,6 +34,7 @@ _PLACES = {
     "evaluate": "fedsarsa.theory.evaluation",
     "paper": "fedsarsa.worlds.paper",
     "rollouts": "fedsarsa.federation.rollout",
+    "servers": "fedsarsa.federation.servers",
     "theory": "fedsarsa.theory",
 }
 

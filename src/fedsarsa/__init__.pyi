@@ -2,6 +2,7 @@
 
 from fedsarsa import theory
 from fedsarsa._version import __version__
+from fedsarsa.federation import servers
 from fedsarsa.federation.fedsarsa import FedSARSA
 from fedsarsa.federation.history import History
 from fedsarsa.federation.rollout import rollouts
@@ -47,5 +48,6 @@ __all__ = [
     "evaluate",
     "paper",
     "rollouts",
+    "servers",
     "theory",
 ]

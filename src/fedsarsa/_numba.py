@@ -18,6 +18,7 @@ OPTIONS: dict[str, Any] = {"error_model": "numpy", "_nrt": False}
 # Unsigned 64-bit integers index arrays without Numba's test for negative indices. They must not meet
 # signed integers in arithmetic: Numba, like NumPy, turns such a sum into a float.
 U64: Any = np.uint64
+I64: Any = np.int64
 
 PACKAGE = Path(__file__).parent
 COMPILED = (

@@ -1,4 +1,4 @@
-"""The command ``fedsarsa``: train, sweep, reproduce, theory, plan, bench, agent, deploy."""
+"""The command ``fedsarsa``: train, sweep, reproduce, theory, plan, engines, bench, agent, deploy."""
 
 import os
 import shlex
@@ -62,8 +62,7 @@ def train(
     from fedsarsa import _files
     from fedsarsa._interrupts import Interrupted
     from fedsarsa.experiments import config as configs
-    from fedsarsa.federation.episodic import EpisodicProblem
-    from fedsarsa.learning.boxes import many
+    from fedsarsa.learning.boxes import BoxMap, many
     from fedsarsa.learning.tile_coding import Tiles
     from fedsarsa.worlds.fleet import Fleet
 
@@ -79,7 +78,7 @@ def train(
         console.print(f"{len(fleet)} agents, measured eps_p = {fleet.eps_p:.4g}, eps_r = {fleet.eps_r:.4g}")
     else:
         console.print(str(fleet))
-    tiles = problem.features.basis if isinstance(problem, EpisodicProblem) else None
+    tiles = problem.features.basis if isinstance(problem.features, BoxMap) else None
     if isinstance(tiles, Tiles) and tiles.slots:
         sharing = tiles.collisions()["sharing"]
         console.print(
@@ -240,6 +239,20 @@ def plan(
     finite = configs.finite(fleet)
     answer = theory.plan(finite, settings.algorithm.build(), target, periods=sync_every or PERIODS)
     console.print(str(answer))
+
+
+@app.command()
+def engines() -> None:
+    """List the engines: what they train, and why one does not work here."""
+    from rich.table import Table
+
+    from fedsarsa.federation.engines import ENGINES
+
+    table = Table("engine", "trains", "what it is", "here")
+    for name, entry in ENGINES.items():
+        worlds = ", ".join(kind.__name__ for kind in entry.worlds)
+        table.add_row(name, worlds, entry.about, entry.missing or "yes")
+    console.print(table)
 
 
 @app.command()

@@ -5,8 +5,10 @@ import time
 import numpy as np
 
 from fedsarsa.federation import engines
-from fedsarsa.federation.engines.reference import project
-from fedsarsa.federation.problem import average, first_state
+from fedsarsa.federation.engines.reference import local_step
+from fedsarsa.federation.servers.mean import average
+from fedsarsa.federation.servers.projection import project
+from fedsarsa.federation.state import first_state
 
 CONFIG = """
 [fleet]
@@ -62,7 +64,7 @@ def with_participation(settings, rounds):
             state.theta[0, i] = theta
             for t in range(number * settings.every, (number + 1) * settings.every):
                 alpha = problem.schedules[problem.schedule_of[i]].at(np.array([t]))[0]
-                engine.step(state, 0, i, t, alpha)
+                local_step(problem, state, 0, i, t, alpha * problem.step_factor)
         share = weights[present] / weights[present].sum()
         theta = project(average(share, state.theta[0, present]), problem.radius)
         central.append(theta)

@@ -18,14 +18,14 @@ from fedsarsa.deploy import config, wire
 from fedsarsa.deploy.agent import Agent, RefusalError, _answer, serve
 from fedsarsa.deploy.learner import Learner
 from fedsarsa.deploy.node import join
-from fedsarsa.federation.problem import average
+from fedsarsa.federation.servers.mean import average
 from tests.deploy.federations import CONFIG, reference, request
 from tests.deploy.grids import changed
 
 
 @pytest.mark.parametrize("stretch", [0.25, 1e-9])  # whole rounds, step by step
 def test_agents_on_their_own_take_the_steps_of_the_reference_engine(settings, homes, monkeypatch, stretch):
-    from fedsarsa.federation.engines.reference import project
+    from fedsarsa.federation.servers.projection import project
 
     monkeypatch.setattr("fedsarsa.federation.training.STRETCH_SECONDS", stretch)
     agents = [Agent(settings, i, home) for i, home in enumerate(homes)]

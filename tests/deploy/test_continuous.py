@@ -49,7 +49,7 @@ actions = { kind = "random", count = 5 }
 step_size = 0.02
 sync_every = 30
 radius = 5.0
-expected = true
+target = "expected"
 step_per_feature = true
 [training]
 steps = 120
@@ -315,7 +315,6 @@ def test_replies_are_checked_against_what_rewards_and_traces_allow(server, homes
             r"step_size: expected one, or one per agent \(3\), got 2",
         ),
         (CART_POLE, "[0.2, 0.5, 0.3]", "[0.5, 0.5]", r"weights: expected one per agent \(3\), got 2"),
-        (CART_POLE, "trace_decay = 0.7", "redraw_actions = true", "redraw_actions must be False here"),
         (CART_POLE, "tile-coding", "modulo", "unknown key"),
         (MOTOR, "Motor-v0", "Meter-v0", "environment .* cannot be made"),
     ],

@@ -1,11 +1,13 @@
-"""Robust rules and privacy, from Flower's own parts."""
+"""Robust rules, and privacy from Flower's own parts."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from flwr.supercore.privacy_accounting import GaussianPrivacyEvent
 
+import fedsarsa as fs
 from fedsarsa.deploy import ledger, rules, strategy
 from tests.deploy.grids import (
     crowd,
@@ -46,6 +48,25 @@ def test_robust_rules_are_flowers_and_ignore_liars(server, tmp_path, rule, expec
     else:
         assert any(np.array_equal(first, one) for one in replies[:5])
     assert not np.allclose(first, np.mean(replies, axis=0), atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("rule", "simulated"),
+    [
+        ('rule = "median"', fs.servers.Median()),
+        ('rule = "trimmed-mean"\ntrim = 0.3', fs.servers.TrimmedMean(0.3)),
+        ('rule = "krum"\nmalicious = 2', fs.servers.Krum(2)),
+    ],
+)
+def test_a_deployed_rule_trains_what_the_simulation_trains(server, tmp_path, rule, simulated):
+    settings = robust(tmp_path, f"[server]\n{rule}\n")
+    made = server(settings)
+    made.train(crowd(settings, tmp_path))
+    algo = settings.algorithm
+    algo = replace(algo, server=replace(simulated, radius=algo.radius), radius=None)
+    expected = algo.train(settings.worlds, settings.training.steps, runs=1, seed=settings.training.seed)
+    seen = ledger.central(made.home, settings.dim)
+    np.testing.assert_allclose(seen, expected.central[0], rtol=0, atol=1e-12)
 
 
 def test_privacy_is_spent_round_by_round_and_remembered(server, tmp_path):
@@ -90,7 +111,7 @@ def test_privacy_spent_on_a_round_that_was_never_finished_stays_spent(server, tm
     again = server(settings)
     assert again.standing.round == 3
     again.train(grid)
-    undisturbed = rules.rule(settings)
+    undisturbed = rules.private(settings)
     event = GaussianPrivacyEvent(noise_multiplier=2.0, sample_size=3, population_size=3)
     for _ in range(11):  # ten rounds, and the one that was drawn twice
         undisturbed.accountant.compose(event)
@@ -98,7 +119,10 @@ def test_privacy_spent_on_a_round_that_was_never_finished_stays_spent(server, tm
 
 
 def test_at_the_limit_on_epsilon_nobody_is_asked(server, tmp_path):
-    event, alone = GaussianPrivacyEvent(2.0, 3, 3), rules.rule(robust(tmp_path, PRIVATE, agents=3)).accountant
+    event, alone = (
+        GaussianPrivacyEvent(2.0, 3, 3),
+        rules.private(robust(tmp_path, PRIVATE, agents=3)).accountant,
+    )
     alone.compose(event, 3)
     limit = alone.get_privacy_spent().epsilon + 0.01
     settings = robust(tmp_path, PRIVATE.replace("2.0 }", f"2.0, max_epsilon = {limit} }}"), agents=3)

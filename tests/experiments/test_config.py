@@ -9,7 +9,7 @@ import pytest
 import fedsarsa as fs
 from fedsarsa import _checks
 from fedsarsa.experiments import config, grid
-from fedsarsa.federation import problem
+from fedsarsa.federation import state
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -229,7 +229,7 @@ def test_numbers_that_are_too_large_together_are_refused_before_memory_is_taken(
     monkeypatch, sections, message
 ):
     monkeypatch.setattr(_checks, "MEMORY", 4 * 2**30)
-    monkeypatch.setattr(problem, "MEMORY", 2**24)
+    monkeypatch.setattr(state, "MEMORY", 2**24)
     settings = config.validate(sections, "x")
     tracemalloc.start()
     try:

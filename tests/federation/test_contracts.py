@@ -1,6 +1,7 @@
 """What holds for every world, every feature map and every policy alike."""
 
 import copy
+from contextlib import closing
 from dataclasses import replace
 
 import gymnasium as gym
@@ -9,7 +10,7 @@ import pytest
 
 import fedsarsa as fs
 from fedsarsa.federation import engines
-from fedsarsa.federation.problem import first_state
+from fedsarsa.federation.state import first_state
 from fedsarsa.worlds.control import WORLDS
 from tests.federation.test_control_parity import OPTIONS
 
@@ -51,7 +52,7 @@ def assert_contract(algo, group, steps, limits, longest):
     assert data.clipped.sum() == 0
     state = first_state(problem, np.zeros(dim))
     size = limits.shape[2]
-    with engines.closing(engines.build(engines.resolve("auto", group), problem, 1)) as engine:
+    with closing(engines.build(engines.resolve("auto", group), problem, 1)) as engine:
         engine.start(state)
         for _ in range(steps):
             engine.advance(state, 1)

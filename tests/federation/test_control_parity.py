@@ -6,7 +6,7 @@ import pytest
 import fedsarsa as fs
 from fedsarsa.federation import checkpoint, engines, training
 from fedsarsa.federation.engines.control import ControlEngine
-from fedsarsa.federation.problem import first_state
+from fedsarsa.federation.state import first_state
 from fedsarsa.worlds.control import WORLDS
 
 FEATURES = [
@@ -80,8 +80,12 @@ def test_every_world_feature_and_policy(name, features):
 OPTIONS = [
     {"trace_decay": 0.8},
     {"trace_decay": 0.8, "traces": "replacing"},
-    {"trace_decay": 1.0, "expected": True},
-    {"expected": True},
+    {"trace_decay": 1.0, "target": "expected"},
+    {"target": "expected"},
+    {"target": "max"},
+    {"target": "max", "behaviour": fs.FixedPolicy("uniform")},
+    {"behaviour": [fs.FixedPolicy(0), fs.FixedPolicy([0.2, 0.8]), fs.FixedPolicy(1)], "trace_decay": 0.5},
+    {"redraw_actions": True},
     {"step_per_feature": True},
     {"radius": 0.3},
     {"step_size": [0.1, 0.2, fs.LinearDecay(3.0, 9.0)]},
@@ -162,7 +166,7 @@ def test_what_is_told_of_a_run_that_failed_does_not_depend_on_when_that_was_noti
     assert (expected.failed_at.values > 60).all()
     assert (expected.data["episodes"].sum(("agent", "bin")) > 10).all()  # before they failed
     for threads, length in ((1, 10), (1, 400), (2, 100)):
-        monkeypatch.setattr(training, "FIRST_STRETCH", length * 5 * 2)
+        monkeypatch.setattr("fedsarsa.federation.engines.contract.FIRST_STRETCH", length * 5 * 2)
         monkeypatch.setattr(training, "adapted", lambda *_, length=length: length)
         history = algo.train(group, 400, runs=2, threads=threads)
         for name in expected.data:
@@ -207,7 +211,7 @@ def test_a_checkpoint_goes_on_as_if_nothing_had_happened(tmp_path, monkeypatch):
     algo, group = parts()
     whole = algo.train(group, 400, runs=2)
     monkeypatch.setattr("fedsarsa.federation.training.CHECKPOINT_SECONDS", 0.0)
-    monkeypatch.setattr("fedsarsa.federation.training.FIRST_STRETCH", 1000)
+    monkeypatch.setattr("fedsarsa.federation.engines.contract.FIRST_STRETCH", 1000)
     saves = []
 
     keep = checkpoint.save

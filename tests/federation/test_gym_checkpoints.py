@@ -64,7 +64,7 @@ def interrupted(tmp_path, monkeypatch):
 
         with monkeypatch.context() as patch:
             patch.setattr("fedsarsa.federation.training.CHECKPOINT_SECONDS", 0.0)
-            patch.setattr("fedsarsa.federation.training.FIRST_STEPS", 205)
+            patch.setattr("fedsarsa.federation.engines.gym.GymEngine.first_steps", 205)
             patch.setattr(checkpoint, "save", save)
             with pytest.raises(InterruptedError):
                 algo.train(group, STEPS, runs=1, checkpoint=tmp_path / "checkpoint.nc")

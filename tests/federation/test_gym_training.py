@@ -154,11 +154,11 @@ def test_continuous_actions_are_learned():
 
 
 def test_engines_and_worlds_must_fit():
-    with pytest.raises(ValueError, match="engine must be 'gym' or 'auto'"):
+    with pytest.raises(ValueError, match=r"engine 'cpu' does not train a GymFleet, got .*; use gym"):
         algorithm().train(fs.GymFleet([fs.GymWorld(Corridor)]), 10, engine="cpu")
-    with pytest.raises(ValueError, match=r"engine must be 'gym' or 'auto' .* got 'ray'"):
+    with pytest.raises(ValueError, match="engine 'ray' does not train a GymFleet"):
         algorithm().train(fs.GymFleet([fs.GymWorld(Corridor)]), 10, engine="ray")
-    with pytest.raises(ValueError, match="engine 'gym' is for environments"):
+    with pytest.raises(ValueError, match="engine 'gym' does not train a ControlFleet"):
         algorithm().train(fs.control.fleet("CartPole", 1), 10, engine="gym")
     with pytest.raises(ValueError, match=r"observations \[1, 3\] have no bounds"):
         algorithm().train(fs.GymFleet([fs.GymWorld("CartPole-v1")]), 10)

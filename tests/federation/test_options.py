@@ -5,7 +5,7 @@ import pytest
 
 import fedsarsa as fs
 from fedsarsa.federation import engines
-from fedsarsa.federation.problem import first_state
+from fedsarsa.federation.state import first_state
 from tests.worlds_of_tests import dense
 from tests.worlds_of_tests import fleet as finite_fleet
 
@@ -61,21 +61,19 @@ def test_traces_against_a_slow_forward_view():
     np.testing.assert_allclose((trained.final[0] - theta0) / alpha, expected, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("expected", [True, False])
-def test_the_target_of_expected_sarsa(expected):
+@pytest.mark.parametrize("target", ["sampled", "expected", "max"])
+def test_the_target_of_a_step(target):
     # One tile covers the world: Q(s, a) = theta_a, so that one step shows the target.
     pi, values, discount = np.array([0.2, 0.3, 0.5]), np.array([1.3, 2.0, 4.1]), 0.5
     group = fs.control.ControlFleet([fs.control.MountainCar()], discount)
-    algo = fs.FedSARSA(fs.TileCoding(1, 1), fs.FixedPolicy(pi), 1.0, None, expected=expected)
+    algo = fs.FedSARSA(fs.TileCoding(1, 1), fs.FixedPolicy(pi), 1.0, None, target=target)
     history = algo.train(group, 1, runs=50, theta0=np.concatenate([values, np.zeros(9)]))
     targets = set()
     for final in history.final.values[:, :3]:
         (changed,) = np.flatnonzero(final != values)
         targets.add(round(float(final[changed]), 12))
-    if expected:
-        assert targets == {round(-1 + discount * float(pi @ values), 12)}
-    else:
-        assert targets == {round(-1 + discount * value, 12) for value in values}
+    ahead = {"sampled": values, "expected": [float(pi @ values)], "max": [4.1]}[target]
+    assert targets == {round(-1 + discount * value, 12) for value in ahead}
 
 
 @pytest.mark.parametrize("features", [fs.TileCoding(4, 3), fs.FourierBasis(1), fs.RBF(2)], ids=repr)
@@ -105,8 +103,6 @@ def test_step_sizes_per_feature():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"trace_decay": 0.5}, "trace_decay must be 0 in finite worlds, got 0.5"),
-        ({"expected": True}, "expected must be False in finite worlds"),
         ({"actions": fs.GridActions(3)}, "actions must be None in finite worlds"),
         ({"features": fs.TileCoding()}, "features must be OneHot, ModuloFeatures or TabularFeatures"),
     ],
@@ -126,7 +122,18 @@ def test_finite_worlds_say_what_they_do_not_offer(options, message):
         (CART, {"policy": fs.FixedPolicy(2)}, "pi must be an action below 2, got 2"),
         (CART, {"trace_decay": 1.5}, "trace_decay must be a number in"),
         (CART, {"traces": "dutch"}, "traces must be one of accumulating, replacing"),
-        (CART, {"expected": 1}, "expected must be True or False, got 1"),
+        (CART, {"target": "mean"}, "target must be one of expected, max, sampled"),
+        (
+            CART,
+            {"behaviour": fs.Softmax(1.0)},
+            "behaviour must be a FixedPolicy, or a list with one per agent",
+        ),
+        (
+            CART,
+            {"behaviour": [fs.FixedPolicy(0)] * 7},
+            r"behaviour must be one or one per agent \(\d\), got 7",
+        ),
+        (CART, {"behaviour": fs.FixedPolicy(2)}, "pi must be an action below 2, got 2"),
     ],
 )
 def test_episodic_worlds_name_mistakes(group, options, message):

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 import fedsarsa as fs
 from fedsarsa.federation import engines
+from fedsarsa.federation.engines.control import ControlEngine
 from fedsarsa.federation.engines.cpu import CpuEngine
-from fedsarsa.federation.problem import first_state
+from fedsarsa.federation.state import first_episodes, first_state
 from tests.worlds_of_tests import dense_features, fleet
 
 STATES, ACTIONS = 7, 6
@@ -70,6 +71,47 @@ def test_every_policy_feature_and_kernel(policy, features, kind):
 def test_actions_drawn_anew(policy, features):
     group = fleet(2, agents=3, states=STATES, actions=ACTIONS)
     assert_same_training(fs.FedSARSA(features, policy, 0.3, 7, redraw_actions=True), group, steps=30)
+
+
+OPTIONS = [
+    {"target": "expected"},
+    {"target": "max"},
+    {"target": "max", "behaviour": fs.FixedPolicy("uniform")},
+    {"target": "expected", "behaviour": [fs.FixedPolicy(0), fs.FixedPolicy("uniform"), fs.FixedPolicy(2)]},
+    {"trace_decay": 0.8},
+    {"trace_decay": 0.8, "traces": "replacing", "redraw_actions": True},
+    {"step_per_feature": True, "step_size": fs.LinearDecay(3.0, 9.0), "trace_decay": 0.3},
+    {"behaviour": fs.FixedPolicy(np.random.default_rng(0).dirichlet(np.ones(ACTIONS), STATES))},
+]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=lambda options: "-".join(options))
+@pytest.mark.parametrize("features", FEATURES, ids=repr)
+def test_every_option_of_the_step(features, options):
+    group = fleet(2, agents=3, states=STATES, actions=ACTIONS, kind="shift")
+    for policy in POLICIES:
+        settings = {"features": features, "policy": policy, "step_size": 0.3, "sync_every": 7} | options
+        assert_same_training(fs.FedSARSA(**settings), group, steps=30)
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=repr)
+@pytest.mark.parametrize("features", FEATURES, ids=repr)
+def test_the_fast_path_is_the_one_step(features, policy):
+    """Without options, finite worlds have an engine of their own; here it meets the one for all worlds."""
+    group = fleet(2, agents=3, states=STATES, actions=ACTIONS)
+    for redraws in (False, True):
+        algo = fs.FedSARSA(features, policy, 0.3, 7, redraw_actions=redraws)
+        problem = algo.problem(group, 40, 2, 5)
+        one, two = (first_state(problem, np.zeros(problem.features.dim)) for _ in range(2))
+        two.episodes = first_episodes(problem)
+        fast, general = CpuEngine(problem), ControlEngine(problem)
+        fast.start(one)
+        general.start(two)
+        seen, again = fast.advance(one, 35), general.advance(two, 35)
+        np.testing.assert_array_equal(two.states, one.states)
+        np.testing.assert_array_equal(two.actions, one.actions)
+        np.testing.assert_allclose(two.theta, one.theta, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(again.drift, seen.drift, rtol=1e-11, atol=1e-14)
 
 
 @pytest.mark.parametrize("sync_every", [1, 4, 40, None])

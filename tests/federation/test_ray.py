@@ -73,7 +73,7 @@ CONTROL_CASES = {
         fs.TileCoding(4, 3), fs.Softmax(0.5), [0.1, 0.2, 0.3, 0.2, 0.1], None, step_per_feature=True
     ),
     "weighted and projected": fs.FedSARSA(
-        fs.RBF(2), fs.Greedy(), 0.2, 5, 0.05, weights=[0.4, 0.1, 0.2, 0.2, 0.1], expected=True
+        fs.RBF(2), fs.Greedy(), 0.2, 5, 0.05, weights=[0.4, 0.1, 0.2, 0.2, 0.1], target="expected"
     ),
     "failing": fs.FedSARSA(fs.FourierBasis(1), fs.Softmax(0.5), 1e9, 10),
 }
@@ -176,7 +176,9 @@ def test_a_training_goes_on_from_its_checkpoint(tmp_path, monkeypatch):
         if t >= 40:
             raise RuntimeError("enough")
 
-    monkeypatch.setattr(training, "FIRST_STRETCH", 4 * 5 * 2)  # ends in the middle of rounds
+    monkeypatch.setattr(
+        "fedsarsa.federation.engines.contract.FIRST_STRETCH", 4 * 5 * 2
+    )  # ends in the middle of rounds
     monkeypatch.setattr(training, "adapted", lambda *_: 4)
     monkeypatch.setattr(training, "CHECKPOINT_SECONDS", -1.0)
     algo, group = CONTROL_CASES["traces"], small_carts()

@@ -10,7 +10,7 @@ from scipy import stats
 
 import fedsarsa as fs
 from fedsarsa.federation.engines.cpu import CpuEngine
-from fedsarsa.federation.problem import first_state
+from fedsarsa.federation.state import first_state
 from fedsarsa.learning.policies import improvement
 from tests.worlds_of_tests import dense_features, kernel_of
 

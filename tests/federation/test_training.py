@@ -18,7 +18,7 @@ ENGINES = ["reference", "cpu"]
 @pytest.fixture
 def step_by_step(monkeypatch):
     """Stretches of a single step: a training is cut wherever it can be."""
-    monkeypatch.setattr("fedsarsa.federation.training.FIRST_STRETCH", 1)
+    monkeypatch.setattr("fedsarsa.federation.engines.contract.FIRST_STRETCH", 1)
     monkeypatch.setattr("fedsarsa.federation.training.STRETCH_SECONDS", 1e-9)
 
 
@@ -252,8 +252,9 @@ def test_a_killed_training_leaves_a_whole_checkpoint(tmp_path):
     path = tmp_path / "checkpoint.nc"
     program = textwrap.dedent(f"""
         import fedsarsa as fs, fedsarsa.federation.training as training
+        from fedsarsa.federation.engines import contract
         training.CHECKPOINT_SECONDS = -1.0
-        training.FIRST_STRETCH, training.STRETCH_SECONDS = 1, 1e-9
+        contract.FIRST_STRETCH, training.STRETCH_SECONDS = 1, 1e-9
         fs.FedSARSA().train(fs.paper.fleet(5), 50_000_000, runs=2, checkpoint={str(path)!r}, record_every=100)
     """)
     child = subprocess.Popen([sys.executable, "-c", program])
@@ -344,18 +345,11 @@ def test_weights_are_a_copy():
     assert float(np.sum(algo.weights)) == pytest.approx(1)
 
 
-@pytest.mark.parametrize("change", ["seed", "steps", "runs", "theta0", "record_every", "engine"])
+@pytest.mark.parametrize("change", ["seed", "steps", "runs", "theta0", "record_every"])
 def test_every_setting_is_part_of_a_checkpoint(tmp_path, monkeypatch, change):
     monkeypatch.setattr("fedsarsa.federation.training.CHECKPOINT_SECONDS", -1.0)
     settings = {"seed": 0, "steps": 20, "runs": 2, "theta0": None, "record_every": 1, "engine": "cpu"}
-    other = {
-        "seed": 1,
-        "steps": 25,
-        "runs": 3,
-        "theta0": np.ones(4),
-        "record_every": 2,
-        "engine": "reference",
-    }
+    other = {"seed": 1, "steps": 25, "runs": 3, "theta0": np.ones(4), "record_every": 2}
     path = tmp_path / "checkpoint.nc"
     small().train(fleet(), checkpoint=path, **settings)
     with pytest.raises(ValueError, match="expected a checkpoint of this training, got one of another"):

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import fedsarsa as fs
 from fedsarsa.learning import episodic, episodic_layout
 from fedsarsa.learning.boxes import box_map
+from fedsarsa.learning.targets import Step
 from tests.worlds_of_tests import dense
 
 LOW, HIGH = (-1.2, -0.07, 2.0), (0.6, 0.07, 5.0)
@@ -37,7 +38,7 @@ def test_norms_are_at_most_one_and_compiled_features_are_the_same(features, x):
     assert len(set(index.tolist())) == len(index)
     assert 0 <= index.min() <= index.max() < phi.basis.size
     assert outside == any(not low <= v <= high for low, v, high in zip(LOW, x, HIGH, strict=True))
-    model = episodic_layout.model(phi, fs.Greedy(), np.arange(2.0), (0.0, 1.0), 0.9, 0.0, False, False)
+    model = episodic_layout.model(phi, fs.Greedy(), np.arange(2.0), np.arange(2), (0.0, 1.0), 0.9, Step(), 1)
     desk = episodic_layout.desk(model)
     assert episodic.encode(model, inputs, desk.unit, desk.places[0], desk.value[0]) == outside
     np.testing.assert_array_equal(desk.places[0], index)
@@ -158,7 +159,7 @@ def test_grids_hold_every_combination_on_any_number_of_inputs():
 
 def test_what_is_not_a_number_is_clipped_and_counted():
     phi = box_map(fs.TileCoding(), LOW, HIGH, actions=2, joint=False)
-    model = episodic_layout.model(phi, fs.Greedy(), np.arange(2.0), (0.0, 1.0), 0.9, 0.0, False, False)
+    model = episodic_layout.model(phi, fs.Greedy(), np.arange(2.0), np.arange(2), (0.0, 1.0), 0.9, Step(), 1)
     desk = episodic_layout.desk(model)
     assert episodic.encode(
         model, np.array([math.nan, 0.0, math.inf]), desk.unit, desk.places[0], desk.value[0]

@@ -8,7 +8,7 @@ from scipy import stats
 
 import fedsarsa as fs
 from fedsarsa.federation import engines
-from fedsarsa.federation.problem import first_state
+from fedsarsa.federation.state import first_state
 from fedsarsa.theory.candidates import among_draws
 from tests.worlds_of_tests import dense
 

@@ -14,9 +14,10 @@ from fedsarsa._checks import Floats
 from fedsarsa.deploy.sections import DeployedFleet, Deployment, RemoteContinuousFleet, RemoteFleet, Server
 from fedsarsa.experiments import config as configs
 from fedsarsa.experiments.continuous import ControlSection, GymSection
-from fedsarsa.federation.episodic import EpisodicProblem
+from fedsarsa.federation import servers
 from fedsarsa.federation.fedsarsa import FedSARSA
-from fedsarsa.federation.options import AnyFleet, check_finite
+from fedsarsa.federation.options import behaviours
+from fedsarsa.federation.problem import AnyFleet, Problem
 from fedsarsa.learning.boxes import BoxMap
 from fedsarsa.learning.features import FeatureMap
 from fedsarsa.learning.step_sizes import schedules
@@ -58,21 +59,22 @@ class Federation:
             self.agents = self.server.agents or len(known)
         self.discount: float = known.discount
         self.reward_cap = _reward_cap(section, known, self.server)
+        step = self.algorithm.step(self.agents)
         if isinstance(known, Fleet | RemoteFleet):
-            check_finite(self.algorithm)
-            self.features: FeatureMap | BoxMap = self.algorithm.features.on(known.states, known.actions)
-            self.stride = 1.0
+            self.features: FeatureMap | BoxMap = self.algorithm.feature_map(known)  # type: ignore[arg-type]
             self._world_terms = {"states": repr(known.states), "actions": repr(known.actions)}
+            if not step.plain:
+                self._world_terms |= _step_terms(self.algorithm)
         else:
             # There may be one world here and weights and step sizes for all agents: those are checked below.
-            shared = replace(self.algorithm, step_size=1.0, weights=None)
+            shared = replace(self.algorithm, step_size=1.0, weights=None, behaviour=None)
             problem = shared.problem(known, self.training.steps, runs=1, seed=self.training.seed)
-            assert isinstance(problem, EpisodicProblem)
             self.features = problem.features
-            fading = self.discount * problem.trace_decay
-            # A trace is a sum of feature vectors, of norms at most 1, that fade with their age.
-            self.stride = problem.step_factor / (1 - fading) if fading < 1 else math.inf
             self._world_terms = _episodic_terms(self.algorithm, problem)
+        fading = self.discount * step.trace_decay
+        factor = 1 / self.features.most_active if step.step_per_feature else 1.0
+        # A trace is a sum of feature vectors, of norms at most 1, that fade with their age.
+        self.stride = factor / (1 - fading) if fading < 1 else math.inf
         self.dim = self.features.dim
         self.theta0 = self.features.constant(self.algorithm.initial_value)
         every = self.algorithm.sync_every
@@ -105,6 +107,14 @@ class Federation:
                 f"server.rule: {told.get(self.server.rule, self.server.rule)} needs at least "
                 f"{self.server.fewest} agents, got {self.agents}"
             )
+
+    @property
+    def rule(self) -> servers.Server:
+        """How replies become the next central parameter."""
+        if self.server.rule == "mean":
+            return self.algorithm.rule
+        made: Any = self.server.built
+        return replace(made, radius=self.algorithm.radius)  # type: ignore[no-any-return]
 
     @property
     def rounds(self) -> int:
@@ -172,17 +182,26 @@ def _reward_cap(section: DeployedFleet, known: Any, server: Server) -> float | N
     return float(section.reward_cap if isinstance(section, RemoteContinuousFleet) else known.reward_cap)
 
 
-def _episodic_terms(algo: FedSARSA, problem: EpisodicProblem) -> dict[str, str]:
+def _episodic_terms(algo: FedSARSA, problem: Problem) -> dict[str, str]:
     """What decides a step in worlds with continuous observations, beyond what it is in finite ones."""
+    assert isinstance(problem.features, BoxMap)
     return {
         "low": _listed(problem.features.low),
         "high": _listed(problem.features.high),
         "actions": f"{len(problem.candidates)} of {algo.actions!r}",
         "action_bounds": repr(problem.action_bounds),
-        "trace_decay": repr(problem.trace_decay),
-        "traces": problem.traces,
-        "expected": repr(problem.expected),
-        "step_per_feature": repr(problem.step_per_feature),
+        **_step_terms(algo),
+    }
+
+
+def _step_terms(algo: FedSARSA) -> dict[str, str]:
+    """The options of the step."""
+    return {
+        "target": algo.target,
+        "behaviour": repr([_told(one) for one in behaviours(algo.behaviour)]),
+        "trace_decay": repr(float(algo.trace_decay)),
+        "traces": algo.traces,
+        "step_per_feature": repr(algo.step_per_feature),
     }
 
 

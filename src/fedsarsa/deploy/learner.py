@@ -13,14 +13,12 @@ from numpy.typing import NDArray
 
 from fedsarsa._checks import Floats
 from fedsarsa.deploy.config import Federation
-from fedsarsa.federation.engines.control import ControlEngine
-from fedsarsa.federation.engines.cpu import CpuEngine
-from fedsarsa.federation.engines.gym import GymEngine
-from fedsarsa.federation.episodic import EpisodicProblem
-from fedsarsa.federation.problem import MOST_STEPS, RUNNING, Problem, first_state
-from fedsarsa.federation.training import FIRST_STEPS, adapted, stretch_length
+from fedsarsa.federation import engines
+from fedsarsa.federation.problem import MOST_STEPS, Problem
+from fedsarsa.federation.servers import Mean
+from fedsarsa.federation.state import RUNNING, first_state
+from fedsarsa.federation.training import adapted, stretch_length
 from fedsarsa.learning.step_sizes import schedules
-from fedsarsa.worlds.gym import GymFleet
 
 Held = dict[str, NDArray[Any]]
 
@@ -39,14 +37,15 @@ class Learner:
     def __init__(self, federation: Federation, number: int) -> None:
         problem = _alone(federation, number)
         self.dim, self._theta0 = problem.features.dim, federation.theta0
-        self._engine = _engine(problem, number)
+        name = engines.resolve("auto", problem.fleet)
+        self._engine = engines.build(name, problem, threads=1, first_agent=number)
         self._training = first_state(problem, self._theta0)
-        self._stretch = FIRST_STEPS
+        self._stretch = 1
 
     @property
     def can_be_saved(self) -> bool:
         """Whether ``held`` is all that goes on from round to round."""
-        return not isinstance(self._engine, GymEngine)
+        return self._engine.can_be_saved
 
     @property
     def held(self) -> Held:
@@ -79,12 +78,8 @@ class Learner:
 
     def warm(self) -> None:
         """Compile before the first round, not in it. No world moves."""
-        if isinstance(self._engine, GymEngine):
-            self._engine.warm(self._training)
-            return
         before = self.held
-        self.begin()
-        self.advance(self._theta0, 0, 1)
+        self._engine.warm(self._training)
         self.held = before
 
     def begin(self) -> None:
@@ -128,7 +123,7 @@ class Learner:
         try:
             yield
         except Exception:  # constructors are the user's own
-            if not isinstance(self._engine, GymEngine) or self._engine.stepper is not None:
+            if self._engine.opened:
                 raise
             traceback.print_exc()
             raise WorldError("its environment cannot be made; the agent's own output says why") from None
@@ -144,8 +139,7 @@ class Learner:
 
     def close(self) -> None:
         """Close the environment, if there is one."""
-        if isinstance(self._engine, GymEngine):
-            self._engine.close()
+        self._engine.close()
 
 
 def _alone(federation: Federation, number: int) -> Problem:
@@ -156,13 +150,7 @@ def _alone(federation: Federation, number: int) -> Problem:
     algorithm = replace(federation.algorithm, step_size=step_size, sync_every=None, weights=None)
     assert federation.worlds is not None
     problem = algorithm.problem(federation.worlds, MOST_STEPS, runs=1, seed=federation.training.seed)
-    one = {"schedule_of": problem.schedule_of[:1], "weights": np.ones(1), "average_offset": None}
+    one = {"schedule_of": problem.schedule_of[:1], "server": Mean(), "average_offset": None}
+    if len(problem.step.behaviour) > 1:
+        one["step"] = replace(problem.step, behaviour=problem.step.behaviour[number : number + 1])
     return replace(problem, fleet=world, **one)  # type: ignore[arg-type]
-
-
-def _engine(problem: Problem, number: int) -> CpuEngine | ControlEngine | GymEngine:
-    if not isinstance(problem, EpisodicProblem):
-        return CpuEngine(problem, threads=1, first_agent=number)
-    if isinstance(problem.fleet, GymFleet):
-        return GymEngine(problem, first_agent=number)
-    return ControlEngine(problem, threads=1, first_agent=number)

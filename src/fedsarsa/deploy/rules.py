@@ -1,4 +1,4 @@
-"""How accepted replies become one parameter: Flower's own averages, robust rules and privacy."""
+"""Who is asked in a round, how many must reply, and privacy with Flower's noise and accountant."""
 
 import math
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ from flwr.serverapp import Grid, NeighboringRelation, PrivacyConfig, RdpAccounta
 from flwr.serverapp.strategy import (
     DifferentialPrivacyServerSideFixedClipping as Private,
 )
-from flwr.serverapp.strategy import FedAvg, FedMedian, FedTrimmedAvg, Krum, Strategy
+from flwr.serverapp.strategy import FedAvg
 from flwr.supercore.privacy_accounting import GaussianPrivacyEvent
 
 from fedsarsa._checks import Floats
@@ -51,8 +51,8 @@ def needed(settings: Federation) -> int:
     return max(server.at_least, server.fewest) if server.privacy is None else sample_size(settings)
 
 
-def rule(settings: Federation) -> Strategy:
-    """Flower's strategy for the server's rule, if it can work; only its aggregation is used."""
+def check(settings: Federation) -> None:
+    """Refuse settings with which a server cannot work."""
     server = settings.server
     if settings.reward_cap is None:
         raise ValueError(
@@ -61,22 +61,15 @@ def rule(settings: Federation) -> Strategy:
         )
     if (server.rule != "mean" or server.privacy is not None) and settings.algorithm.weights is not None:
         raise ValueError("algorithm.weights: expected none with a robust rule or privacy, got some")
-    if server.privacy is not None:
-        return _private(settings)
-    if server.rule == "median":
-        return FedMedian(weighted_by_key=WEIGHT)
-    if server.rule == "trimmed-mean":
-        return FedTrimmedAvg(weighted_by_key=WEIGHT, beta=server.trim)
-    if server.rule == "krum":
-        return Krum(weighted_by_key=WEIGHT, num_malicious_nodes=server.malicious)
-    return FedAvg(weighted_by_key=WEIGHT)
+    if server.privacy is not None and server.rule != "mean":
+        raise ValueError(f'server.rule: expected "mean" with privacy, got "{server.rule}"')
 
 
-def _private(settings: Federation) -> Strategy:
+def private(settings: Federation) -> Private | None:
+    """Flower's mean with clipping and noise, if the server is to have it; only its aggregation is used."""
     privacy = settings.server.privacy
-    assert privacy is not None
-    if settings.server.rule != "mean":
-        raise ValueError(f'server.rule: expected "mean" with privacy, got "{settings.server.rule}"')
+    if privacy is None:
+        return None
     accountant = RdpAccountant(
         PrivacyConfig(
             target_delta=privacy.delta,
@@ -100,9 +93,9 @@ def clippable(theta: Floats, before: Floats) -> Floats:
     return moved
 
 
-def check_budget(strategy: Strategy, done: int) -> None:
+def check_budget(strategy: Private | None, done: int) -> None:
     """Refuse to ask for a round after those ``done`` whose noisy average would pass the limit on epsilon."""
-    if not isinstance(strategy, Private) or strategy.accountant is None:
+    if strategy is None or strategy.accountant is None:
         return
     accountant = strategy.accountant
     limit, population = accountant.config.max_epsilon, accountant.config.population_size
@@ -116,9 +109,9 @@ def check_budget(strategy: Strategy, done: int) -> None:
         )
 
 
-def spent(strategy: Strategy) -> dict[str, Any]:
+def spent(strategy: Private | None) -> dict[str, Any]:
     """What the accountant says has been spent, and its memory; empty without privacy."""
-    if not isinstance(strategy, Private) or strategy.accountant is None:
+    if strategy is None or strategy.accountant is None:
         return {}
     return {
         "epsilon": strategy.accountant.get_privacy_spent().epsilon,
@@ -126,7 +119,7 @@ def spent(strategy: Strategy) -> dict[str, Any]:
     }
 
 
-def remember(strategy: Strategy, about: dict[str, Any]) -> None:
+def remember(strategy: Private | None, about: dict[str, Any]) -> None:
     """Give the accountant back what ``spent`` told of it."""
-    if isinstance(strategy, Private) and strategy.accountant is not None:
+    if strategy is not None and strategy.accountant is not None:
         strategy.accountant.load_state_dict(about["accountant"])

@@ -1,6 +1,5 @@
 """The TOML of a deployment: a training's, with a ``[server]`` section and worlds elsewhere."""
 
-import math
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -10,6 +9,7 @@ from fedsarsa.experiments import config as configs
 from fedsarsa.experiments.config import FileFleet, PaperFleet
 from fedsarsa.experiments.continuous import ControlSection, GymSection
 from fedsarsa.experiments.section import Count, Section, unless_given
+from fedsarsa.federation import servers
 
 YEAR = 365 * 24 * 3600.0  # seconds
 
@@ -95,10 +95,15 @@ class Server(Section):
     privacy: Privacy | None = None
 
     @property
+    def built(self) -> servers.Server:
+        """The server rule, without the algorithm's weights and radius."""
+        options = {"trimmed-mean": {"share": self.trim}, "krum": {"liars": self.malicious}}
+        return servers.RULES[self.rule](**options.get(self.rule, {}))  # type: ignore[arg-type]
+
+    @property
     def fewest(self) -> int:
         """Sound replies below which the rule would not keep out those it is meant to keep out."""
-        needed = {"median": 3, "krum": 2 * self.malicious + 3, "trimmed-mean": math.ceil(1 / self.trim)}
-        return needed.get(self.rule, 1)
+        return self.built.fewest
 
 
 DeployedFleet = Annotated[

@@ -29,7 +29,7 @@ Say = Callable[[str], None]
 def serve(path: Path, home: Path, host: str, port: int, insecure: bool, say: Say) -> None:
     """Train the federation that the configuration at ``path`` describes, to its end."""
     settings = config.load(path)
-    rules.rule(settings)  # can it work? before anything is started
+    rules.check(settings)  # before anything is started
     if (deadline := settings.server.deadline) < FLOWER:
         say(
             f"server.deadline is {deadline:g} seconds: a round takes Flower 3 to {FLOWER:g} by itself, "

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
 from flwr.serverapp import Grid
-from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping as Private
 from flwr.serverapp.strategy import Strategy
 
 from fedsarsa._checks import Floats
@@ -24,7 +23,7 @@ from fedsarsa.deploy.checks import Examiner, Reply
 from fedsarsa.deploy.config import Federation
 from fedsarsa.deploy.ledger import Ledger
 from fedsarsa.deploy.roster import Roster
-from fedsarsa.federation.engines.reference import project
+from fedsarsa.federation.servers.projection import project
 
 GRACE = 5.0  # seconds that messages live beyond the round's deadline, so that no reply is lost on its way
 BRIDGE_SHARE = 0.7  # of the deadline: how long a bridge waits for its agent, and a hanging one is named
@@ -53,11 +52,12 @@ class FedSarsaStrategy(Strategy):
         keys: dict[int, int] | None = None,
     ) -> None:
         self.settings, self.ledger, self.say = settings, ledger, say
-        self.rule = rules.rule(settings)
+        rules.check(settings)
+        self.private = rules.private(settings)
         self.standing = ledger.open()
         self.roster = Roster(self.standing.nodes, keys)
         if self.standing.privacy:
-            rules.remember(self.rule, self.standing.privacy)
+            rules.remember(self.private, self.standing.privacy)
         self.askings = Askings()  # of the round in progress
         self.attempt: Attempt  # the last of them; there is none before `configure_train`
         self.away = self.writing = 0.0  # seconds spent asking Flower for nodes, and on the ledger
@@ -78,7 +78,7 @@ class FedSarsaStrategy(Strategy):
         self.summary()
         done = self.standing.round
         while self.standing.round < self.settings.rounds:
-            rules.check_budget(self.rule, self.standing.round)
+            rules.check_budget(self.private, self.standing.round)
             if self.standing.round == done:
                 self._gather_agents(grid)
             self._next_round(grid)
@@ -132,7 +132,7 @@ class FedSarsaStrategy(Strategy):
         """Write down a round that counts."""
         begun = time.perf_counter()
         standing, agents = self.standing, list(self.attempt.accepted)
-        standing.privacy = rules.spent(self.rule)
+        standing.privacy = rules.spent(self.private)
         if standing.privacy:  # before anybody can see the noisy average: what is spent stays spent
             self.ledger.save(standing)
         moved = float(np.linalg.norm(theta - standing.theta))
@@ -243,9 +243,9 @@ class FedSarsaStrategy(Strategy):
             )
             for node in present
         ]
-        if isinstance(self.rule, Private) and isinstance(self.rule.strategy, rules.Asked):
-            self.rule.strategy.messages = messages
-            self.rule.configure_train(server_round, arrays, config, grid)
+        if self.private is not None and isinstance(self.private.strategy, rules.Asked):
+            self.private.strategy.messages = messages
+            self.private.configure_train(server_round, arrays, config, grid)
         return messages
 
     def _addressed(self, node: int, question: dict[str, Any]) -> ConfigRecord:
@@ -261,24 +261,26 @@ class FedSarsaStrategy(Strategy):
         self.attempt.gather(replies)
         accepted = self.attempt.accepted
         heard = sum(float(self.weights[number]) for number in accepted)
-        private = isinstance(self.rule, Private)
-        if len(accepted) < self._needed or heard == 0:
-            if private:  # Flower forgets the round it was about to count
-                self.rule.aggregate_train(server_round, [])
+        enough = len(accepted) >= self._needed and heard > 0
+        if self.private is not None:  # without replies, Flower forgets the round it was about to count
+            counted = [self._checked(*one) for one in accepted.values()] if enough else []
+            arrays, metrics = self.private.aggregate_train(server_round, counted)
+            if arrays is None:
+                return None, None
+            theta = project(arrays["theta"].numpy(), self.settings.algorithm.radius)
+            return ArrayRecord({"theta": Array(theta)}), metrics
+        if not enough:
             return None, None
-        # Sums run over agents in their order, as in every engine.
-        checked = [self._checked(message, reply, private) for reply, message in accepted.values()]
-        arrays, metrics = self.rule.aggregate_train(server_round, checked)
-        if arrays is None:
-            return None, None
-        theta = project(arrays["theta"].numpy(), self.settings.algorithm.radius)
-        return ArrayRecord({"theta": Array(theta)}), metrics
+        after = np.zeros((1, self.settings.agents, self.settings.dim))
+        present = np.zeros((1, self.settings.agents), np.bool)
+        for number, (reply, _) in accepted.items():
+            after[0, number], present[0, number] = reply.theta, True
+        (theta,) = self.settings.rule.combine(self.standing.theta[None], after, present)
+        return ArrayRecord({"theta": Array(theta)}), None
 
-    def _checked(self, message: Message, reply: Reply, private: bool) -> Message:
+    def _checked(self, reply: Reply, message: Message) -> Message:
         """The message with what was checked, and nothing else of what the agent sent."""
-        theta = reply.theta
-        if private:
-            theta = rules.clippable(theta, self.attempt.examiner.theta)
+        theta = rules.clippable(reply.theta, self.attempt.examiner.theta)
         message.content = RecordDict(
             {
                 "arrays": ArrayRecord({"theta": Array(theta)}),

@@ -6,6 +6,7 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag
 
 from fedsarsa.experiments.continuous import ActionsSection, FourierSection, RBFSection, TileCodingSection
 from fedsarsa.experiments.section import Count, Section, Steps, unless_given
+from fedsarsa.federation import servers
 from fedsarsa.federation.fedsarsa import FedSARSA
 from fedsarsa.learning import features, policies, step_sizes
 
@@ -133,6 +134,67 @@ StepSizeField = Annotated[
 ]
 
 
+class MeanSection(Section):
+    """The weighted mean, projected on a ball."""
+
+    kind: Literal["mean"] = "mean"
+    weights: list[float] | None = None
+    radius: float | None = None
+
+    def build(self) -> servers.Server:
+        """The server rule."""
+        return servers.Mean(self.weights, self.radius)
+
+
+class MedianSection(Section):
+    """The median, coordinate by coordinate."""
+
+    kind: Literal["median"]
+    radius: float | None = None
+
+    def build(self) -> servers.Server:
+        """The server rule."""
+        return servers.Median(self.radius)
+
+
+class TrimmedMeanSection(Section):
+    """The mean without the largest and the smallest values."""
+
+    kind: Literal["trimmed-mean"]
+    share: float = 0.2
+    radius: float | None = None
+
+    def build(self) -> servers.Server:
+        """The server rule."""
+        return servers.TrimmedMean(self.share, self.radius)
+
+
+class KrumSection(Section):
+    """The parameter of the agent that is closest to its neighbours."""
+
+    kind: Literal["krum"]
+    liars: Count = 1
+    radius: float | None = None
+
+    def build(self) -> servers.Server:
+        """The server rule."""
+        return servers.Krum(self.liars, self.radius)
+
+
+ServerSection = Annotated[
+    MeanSection | MedianSection | TrimmedMeanSection | KrumSection,
+    Field(discriminator="kind"),
+    unless_given("mean"),
+]
+
+
+def _built(section: FixedSection | list[FixedSection] | None) -> Any:
+    """What a section, or a list of them, or none, says."""
+    if isinstance(section, list):
+        return [one.build() for one in section]
+    return None if section is None else section.build()
+
+
 class Algorithm(Section):
     """The settings of FedSARSA; the defaults are the published setting."""
 
@@ -142,11 +204,13 @@ class Algorithm(Section):
     sync_every: Steps | Literal["never"] = 10
     radius: Annotated[float | None, BeforeValidator(lambda value: None if value == "none" else value)] = None
     weights: list[float] | None = None
+    server: ServerSection | None = None
     redraw_actions: bool = False
     actions: ActionsSection | None = None
+    target: str = "sampled"
+    behaviour: FixedSection | list[FixedSection] | None = None
     trace_decay: float = 0.0
     traces: str = "accumulating"
-    expected: bool = False
     step_per_feature: bool = False
     initial_value: float = 0.0
 
@@ -160,11 +224,13 @@ class Algorithm(Section):
             sync_every=None if self.sync_every == "never" else self.sync_every,
             radius=self.radius,
             weights=self.weights,
+            server=None if self.server is None else self.server.build(),
             redraw_actions=self.redraw_actions,
             actions=None if self.actions is None else self.actions.build(),
             trace_decay=self.trace_decay,
             traces=self.traces,
-            expected=self.expected,
+            target=self.target,
+            behaviour=_built(self.behaviour),
             step_per_feature=self.step_per_feature,
             initial_value=self.initial_value,
         )

@@ -13,7 +13,7 @@ from fedsarsa.experiments.algorithm import Algorithm
 from fedsarsa.experiments.continuous import ControlSection, GymSection, GymTablesSection
 from fedsarsa.experiments.section import Count, Section, Steps, unless_given
 from fedsarsa.federation import engines
-from fedsarsa.federation.options import AnyFleet
+from fedsarsa.federation.problem import AnyFleet
 from fedsarsa.worlds import paper
 from fedsarsa.worlds.finite import FiniteMDP
 from fedsarsa.worlds.fleet import Fleet

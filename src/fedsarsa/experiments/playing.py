@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from fedsarsa import _files
 from fedsarsa.experiments import config as configs
-from fedsarsa.federation.episodic import EpisodicProblem
 from fedsarsa.federation.history import History
+from fedsarsa.federation.problem import Problem
 from fedsarsa.federation.rollout import Player
 from fedsarsa.learning.policies import greedy
 from fedsarsa.worlds.control import ControlWorld
@@ -46,7 +46,7 @@ def play(
     fleet = settings.fleet.build(path.parent)
     algo = settings.algorithm.build()
     problem = algo.problem(fleet, 1, 1, seed)
-    if not isinstance(problem, EpisodicProblem):
+    if problem.finite:
         raise ValueError(f"{path}: expected control worlds or environments of Gymnasium, got {fleet!r}")
     for name, value, size in (("agent", agent, len(fleet)), ("run", run, history.data.sizes["run"])):
         if value >= size:
@@ -58,7 +58,7 @@ def play(
     return film(problem, player, agent)
 
 
-def film(problem: EpisodicProblem, player: Player, agent: int) -> Film:
+def film(problem: Problem, player: Player, agent: int) -> Film:
     """One episode of ``player`` in an agent's world."""
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pictures only: no window, and no screen needed
     fleet, world = problem.fleet, problem.fleet[agent]

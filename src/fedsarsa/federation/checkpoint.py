@@ -13,8 +13,12 @@ import xarray as xr
 
 from fedsarsa import _netcdf
 from fedsarsa._checks import Floats
-from fedsarsa.federation.episodic import Episodes, EpisodicProblem
-from fedsarsa.federation.problem import Problem, State, Synchronisations
+from fedsarsa.federation.problem import Problem
+from fedsarsa.federation.servers import Mean
+from fedsarsa.federation.state import Episodes, State, Synchronisations
+from fedsarsa.learning.boxes import BoxMap
+from fedsarsa.learning.targets import EXPECTED, MAX
+from fedsarsa.worlds.fleet import Fleet
 
 KIND = "checkpoint"
 ARRAYS = ("theta", "states", "actions", "server", "weighted_sum", "progress", "failed_at", "central", "drift")
@@ -30,18 +34,47 @@ def fingerprint(problem: Problem, engine: str, theta0: Floats, record_every: int
             digest.update(data if isinstance(data, bytes) else repr(data).encode())
             digest.update(b";")
 
-    if isinstance(problem, EpisodicProblem):
-        add(*problem.marks())
+    fleet, step = problem.fleet, problem.step
+    if not isinstance(fleet, Fleet):
+        add(*_marks(problem))
     else:
-        for world in problem.fleet.worlds:
+        for world in fleet.worlds:
             add(world.kernel.rows, world.kernel.shift, world.actions, world.reward, world.initial)
-        add(problem.fleet.world_of, problem.fleet.discount)
+        add(fleet.world_of, fleet.discount)
         features = problem.features
         add(type(features).__name__, *vars(features).values())
     add(type(problem.policy).__name__, *vars(problem.policy).values())
     add(problem.schedules, problem.schedule_of, problem.sync_every, problem.radius, problem.weights)
-    add(problem.redraw_actions, problem.steps, problem.runs, problem.seed, engine, theta0, record_every)
+    if not isinstance(problem.server, Mean):
+        add(problem.server)
+    if step.target == MAX or step.behaviour or (problem.finite and not step.plain):
+        add(step.target, step.behaviour, step.trace_decay, step.traces, step.step_per_feature)
+        add(*(one.pi for one in step.behaviour))
+    add(step.redraw_actions, problem.steps, problem.runs, problem.seed, theta0, record_every)
+    if problem.average_offset is not None:  # engines gather theta-tilde in different ways
+        add(engine)
     return digest.hexdigest()
+
+
+def _marks(problem: Problem) -> list[object]:
+    """All that decides a training beyond what plain steps in finite worlds have."""
+    features, step = problem.features, problem.step
+    assert isinstance(features, BoxMap)
+    assert not isinstance(problem.fleet, Fleet)
+    return [
+        problem.fleet.identity(),
+        *features.basis.coefficients(),
+        features.low,
+        features.high,
+        features.stack,
+        features.joint,
+        problem.candidates,
+        problem.action_bounds,
+        step.trace_decay,
+        step.traces,
+        step.target == EXPECTED,
+        step.step_per_feature,
+    ]
 
 
 def save(path: Path, mark: str, state: State, records: Synchronisations, known: int) -> None:

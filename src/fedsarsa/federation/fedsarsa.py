@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,27 +15,30 @@ from numpy.typing import ArrayLike
 from fedsarsa import _checks, _files
 from fedsarsa._checks import Floats
 from fedsarsa._version import __version__
-from fedsarsa.federation import engines, training
-from fedsarsa.federation.episodic import ACCUMULATING, EpisodicProblem
-from fedsarsa.federation.episodic import variables as episode_variables
+from fedsarsa.federation import engines, servers, training
 from fedsarsa.federation.history import KIND, History
 from fedsarsa.federation.options import (
-    AnyFleet,
+    NEUTRAL,
     any_fleet,
-    check_finite,
+    behaviours,
     check_options,
     check_records,
     episodic_problem,
     option_settings,
 )
-from fedsarsa.federation.problem import MOST_STEPS, Problem, State, Synchronisations
+from fedsarsa.federation.problem import MOST_STEPS, AnyFleet, Problem
 from fedsarsa.federation.progress import Progress
+from fedsarsa.federation.servers import Server
+from fedsarsa.federation.servers.mean import weights_of
+from fedsarsa.federation.state import State, Synchronisations
+from fedsarsa.federation.state import variables as episode_variables
 from fedsarsa.learning import features as feature_maps
 from fedsarsa.learning import policies, step_sizes
 from fedsarsa.learning.candidates import Candidates
 from fedsarsa.learning.features import FeatureMap, Features, ModuloFeatures
 from fedsarsa.learning.policies import FixedPolicy, Policy, Softmax
 from fedsarsa.learning.step_sizes import StepSize
+from fedsarsa.learning.targets import ACCUMULATING, SAMPLED, Step
 from fedsarsa.worlds.finite import FiniteMDP
 from fedsarsa.worlds.fleet import Fleet
 
@@ -57,19 +61,24 @@ class FedSARSA:
         G-bar, the radius of the ball on which the server projects; None: no projection.
     weights : (N,) array or None
         The server's weights, which sum to one; 1/N unless given.
+    server : Mean, Median, TrimmedMean or Krum of ``fs.servers``, optional
+        How the agents' parameters become the start of the next round; ``Mean(weights, radius)`` unless given,
+        and then ``radius`` and ``weights`` are its own.
     redraw_actions : bool
         Draw the executed action anew at every step, as the authors' released program does, instead of
         executing the action of the last target (Algorithm ``alg``). The mean path is the same.
     actions : GridActions or RandomActions, optional
         Which actions the policy chooses from, in worlds whose actions are numbers.
+    target : {"sampled", "expected", "max"}
+        What the step aims at after the reward: Q(s', a') (SARSA), the policy's mean of Q(s', .) (expected
+        SARSA), or its largest value (Q-learning).
+    behaviour : FixedPolicy, or a list with one per agent, optional
+        Who acts, where that is not the policy that is learned.
     trace_decay : float
         lambda of the eligibility traces; 0 is Algorithm ``alg``. Traces stay with their agent when the server
-        averages, and end with the episode. This option and the next three are for control worlds and
-        environments of Gymnasium.
+        averages, and end with the episode.
     traces : {"accumulating", "replacing"}
         What a feature's trace becomes when the feature is active again.
-    expected : bool
-        Expected SARSA: the target holds the policy's mean of Q(s', .), not Q(s', a').
     step_per_feature : bool
         Divide step sizes by the number of active features. (TileCoding has norm 1 already.)
     initial_value : float
@@ -83,11 +92,13 @@ class FedSARSA:
     sync_every: int | None = 10
     radius: float | None = None
     weights: ArrayLike | None = None
+    server: Server | None = None
     redraw_actions: bool = False
     actions: Candidates | None = None
+    target: str = SAMPLED
+    behaviour: FixedPolicy | Sequence[FixedPolicy] | None = None
     trace_decay: float = 0.0
     traces: str = ACCUMULATING
-    expected: bool = False
     step_per_feature: bool = False
     initial_value: float = 0.0
 
@@ -98,16 +109,25 @@ class FedSARSA:
         if self.sync_every is not None:
             every = _checks.integer("sync_every", self.sync_every, least=1)
             object.__setattr__(self, "sync_every", every)
-        if self.radius is not None:
-            object.__setattr__(self, "radius", _checks.positive("radius", self.radius))
-        if self.weights is not None:
-            weights = _checks.distribution("weights", self.weights)
-            if weights.ndim != 1:
-                raise ValueError(f"weights must have shape (N,), got {weights.shape}")
-            object.__setattr__(self, "weights", weights)
-        if not isinstance(self.redraw_actions, bool):
-            raise TypeError(f"redraw_actions must be True or False, got {self.redraw_actions!r}")
+        if self.server is not None:
+            servers.check(self.server)
+            if self.weights is not None or self.radius is not None:
+                raise ValueError(
+                    f"weights and radius must be arguments of the server where one is given, got "
+                    f"{self.weights!r} and {self.radius!r} beside {self.server!r}"
+                )
+        if isinstance(self.server, servers.Mean):  # so that either can be replaced
+            mean, none = self.server, None
+        else:
+            mean, none = servers.Mean(self.weights, self.radius), self.server
+        for name, value in (("server", none), ("weights", mean.weights), ("radius", mean.radius)):
+            object.__setattr__(self, name, value)
         check_options(self)
+
+    @property
+    def rule(self) -> Server:
+        """The server rule: ``server``, or the mean of ``weights`` and ``radius``."""
+        return servers.Mean(self.weights, self.radius) if self.server is None else self.server
 
     def train(
         self,
@@ -159,7 +179,7 @@ class FedSARSA:
         if checkpoint is not None:
             _files.check_writable(Path(checkpoint).parent)
         path = None if checkpoint is None else Path(checkpoint)
-        with engines.closing(engines.build(name, problem, threads)) as trainer:
+        with closing(engines.build(name, problem, threads)) as trainer:
             state, records = training.train(problem, trainer, start, record_every, progress, path)
         settings = self.settings(fleet) | {
             "steps": problem.steps,
@@ -177,9 +197,8 @@ class FedSARSA:
         schedules = step_sizes.schedules(self.step_size)
         if len(schedules) not in {1, agents}:
             raise ValueError(f"step_size must be one or one per agent ({agents}), got {len(schedules)}")
-        weights = np.full(agents, 1 / agents) if self.weights is None else np.asarray(self.weights)
-        if weights.shape != (agents,):
-            raise ValueError(f"weights must have shape ({agents},), got {weights.shape}")
+        servers.check(self.rule, agents)
+        weights_of(self.rule, agents)
         seed = _checks.integer("seed", seed, least=0)
         if seed >= 2**64:
             raise ValueError(f"seed must be below 2**64, got {seed}")
@@ -190,9 +209,8 @@ class FedSARSA:
             "schedules": list(distinct),
             "schedule_of": np.resize([distinct[schedule] for schedule in schedules], agents),
             "sync_every": self.sync_every,
-            "radius": self.radius,
-            "weights": weights,
-            "redraw_actions": self.redraw_actions,
+            "server": self.rule,
+            "step": self.step(agents),
             "average_offset": step_sizes.average_offset(self.step_size),
             "steps": _checks.integer("steps", steps, least=1, most=MOST_STEPS),
             "runs": _checks.integer("runs", runs, least=1),
@@ -200,13 +218,31 @@ class FedSARSA:
         }
         if not isinstance(fleet, Fleet):
             return episodic_problem(self, fleet, common)
-        return Problem(features=self.feature_map(fleet), **common)
+        return Problem(
+            **common,
+            features=self.feature_map(fleet),
+            candidates=np.arange(float(fleet.actions)),
+            action_bounds=(0.0, fleet.actions - 1.0),
+        )
+
+    def step(self, agents: int) -> Step:
+        """The options of the local step, for a number of agents."""
+        return Step(
+            target=self.target,
+            behaviour=behaviours(self.behaviour, agents),
+            trace_decay=float(self.trace_decay),
+            traces=self.traces,
+            redraw_actions=self.redraw_actions,
+            step_per_feature=self.step_per_feature,
+        )
 
     def feature_map(self, world: Fleet | FiniteMDP) -> FeatureMap:
         """The features on a world; also checks that the policy fits it."""
-        if isinstance(self.policy, FixedPolicy):
-            self.policy.table(world.states, world.actions)
-        check_finite(self)
+        fixed = [self.policy] if isinstance(self.policy, FixedPolicy) else []
+        for policy in (*fixed, *behaviours(self.behaviour)):
+            policy.table(world.states, world.actions)
+        if self.actions is not None:
+            raise ValueError(f"actions must be None in finite worlds, got {self.actions!r}")
         return self.features.on(world.states, world.actions)
 
     def settings(self, fleet: AnyFleet) -> dict[str, Any]:
@@ -218,16 +254,31 @@ class FedSARSA:
             "sync_every": self.sync_every,
             "radius": self.radius,
             "weights": None if self.weights is None else np.asarray(self.weights).tolist(),
+            **({} if self.server is None else {"server": repr(self.server)}),
             "redraw_actions": self.redraw_actions,
             "agents": len(fleet),
-        } | (
-            _finite_settings(fleet) if isinstance(fleet, Fleet) else option_settings(self) | fleet.describe()
-        )
+            **(_finite_settings(fleet) if isinstance(fleet, Fleet) else fleet.describe()),
+            **({} if isinstance(fleet, Fleet) and self.step(len(fleet)).plain else option_settings(self)),
+        }
 
 
 def checked(algo: Any) -> FedSARSA:
     """``algo`` if it is a FedSARSA."""
     return _checks.instance("algo", algo, FedSARSA, "a FedSARSA")
+
+
+def plain(algo: Any) -> FedSARSA:
+    """``algo`` if it is a FedSARSA that takes the steps and the mean of Algorithm ``alg``, as theory asks."""
+    for name, value in NEUTRAL.items():
+        if getattr(checked(algo), name) != value:
+            raise ValueError(
+                f"{name} must be {value!r} here, as in Algorithm alg, got {getattr(algo, name)!r}"
+            )
+    if checked(algo).server is not None:
+        raise ValueError(
+            f"server must be the mean here, of which alone the theory speaks, got {algo.server!r}"
+        )
+    return checked(algo)
 
 
 def _finite_settings(fleet: Fleet) -> dict[str, Any]:
@@ -244,7 +295,8 @@ def _start(problem: Problem, theta0: ArrayLike | None, initial_value: float) -> 
     """theta0 (or a constant value) in a shape that broadcasts to (R, N, d)."""
     dim, agents, runs = problem.features.dim, problem.agents, problem.runs
     if theta0 is None:
-        return problem.features.constant(initial_value)
+        constant: Floats = problem.features.constant(initial_value)
+        return constant
     start = _checks.labelled("theta0", theta0, [("d",), ("agent", "d"), ("run", "agent", "d")])
     if start.shape not in {(dim,), (agents, dim), (runs, agents, dim)}:
         raise ValueError(
@@ -282,7 +334,7 @@ def _history(
     }
     if averaged is not None:
         variables["averaged"] = (("run", "d"), averaged)
-    if isinstance(problem, EpisodicProblem) and state.episodes is not None:
+    if not problem.finite and state.episodes is not None:
         variables |= episode_variables(problem, state.episodes, failed_at)
     attributes = {
         "fedsarsa_file": KIND,
@@ -296,7 +348,7 @@ def _history(
 
 def _plain_average(problem: Problem, state: State) -> Floats:
     """The mean (R, d) of what agents have learned at the end of an incomplete round."""
-    if state.episodes is None:
+    if problem.finite or state.episodes is None:
         mean: Floats = state.theta.mean(axis=1)
         return mean
     begun = 0 if problem.sync_every is None else problem.steps - problem.steps % problem.sync_every

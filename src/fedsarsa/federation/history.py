@@ -8,7 +8,7 @@ import xarray as xr
 from numpy.typing import ArrayLike
 
 from fedsarsa import _checks, _netcdf
-from fedsarsa.federation.problem import RUNNING
+from fedsarsa.federation.state import RUNNING
 
 KIND = "history"
 NEEDED = ("central", "drift", "final", "local", "failed_at", "settings", "engine", "seed")

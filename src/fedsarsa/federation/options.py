@@ -7,12 +7,12 @@ import numpy as np
 
 from fedsarsa import _checks
 from fedsarsa._checks import Floats
-from fedsarsa.federation.episodic import ACCUMULATING, TRACES, EpisodicProblem
-from fedsarsa.federation.problem import Problem
+from fedsarsa.federation.problem import AnyFleet, Problem
 from fedsarsa.learning.boxes import BoxMap, ContinuousFeatures, box_map
 from fedsarsa.learning.candidates import Candidates, GridActions
 from fedsarsa.learning.features import OneHot
 from fedsarsa.learning.policies import FixedPolicy
+from fedsarsa.learning.targets import SAMPLED, TARGETS, TRACES
 from fedsarsa.worlds.control import ControlFleet, ControlWorld
 from fedsarsa.worlds.finite import FiniteMDP
 from fedsarsa.worlds.fleet import Fleet, as_fleet
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from fedsarsa.federation.fedsarsa import FedSARSA
 
 EpisodicFleet = ControlFleet | GymFleet
-AnyFleet = Fleet | EpisodicFleet
 
 MOST_RECORDED = 4 * 2**30  # bytes of central parameters that a history may keep
 KEPT = 200  # records that are suggested instead
@@ -39,64 +38,65 @@ def any_fleet(worlds: AnyFleet | Sequence[FiniteMDP]) -> AnyFleet:
     return as_fleet(worlds)
 
 
+# What Algorithm ``alg`` has.
+NEUTRAL = {
+    "target": SAMPLED,
+    "behaviour": None,
+    "trace_decay": 0,
+    "step_per_feature": False,
+    "actions": None,
+}
+
+
 def check_options(algo: "FedSARSA") -> None:
     """Reject options that mean nothing."""
     decay = _checks.number("trace_decay", algo.trace_decay, "a number in [0, 1]")
     if not 0 <= decay <= 1:
         raise ValueError(f"trace_decay must be a number in [0, 1], got {algo.trace_decay!r}")
     _checks.choice("traces", algo.traces, TRACES)
-    for name in ("expected", "step_per_feature"):
+    _checks.choice("target", algo.target, TARGETS)
+    for name in ("redraw_actions", "step_per_feature"):
         if not isinstance(getattr(algo, name), bool):
             raise TypeError(f"{name} must be True or False, got {getattr(algo, name)!r}")
     _checks.number("initial_value", algo.initial_value)
     if algo.actions is not None and not isinstance(algo.actions, Candidates):
         raise TypeError(f"actions must be GridActions or RandomActions, got {algo.actions!r}")
+    behaviours(algo.behaviour)
 
 
-def check_finite(algo: "FedSARSA") -> None:
-    """Reject options that the engines of finite worlds do not have."""
-    neutral = {
-        "trace_decay": 0,
-        "traces": ACCUMULATING,
-        "expected": False,
-        "step_per_feature": False,
-        "actions": None,
-    }
-    for name, value in neutral.items():
-        if getattr(algo, name) != value:
-            raise ValueError(
-                f"{name} must be {value!r} in finite worlds, got {getattr(algo, name)!r}; "
-                "it is offered for control worlds and environments of Gymnasium"
-            )
+def behaviours(given: Any, agents: int | None = None) -> tuple[FixedPolicy, ...]:
+    """The policies by which agents act: none, one for all, or one for each of ``agents``."""
+    if given is None:
+        return ()
+    policies = (given,) if isinstance(given, FixedPolicy) else given
+    if not isinstance(policies, Sequence) or not all(isinstance(one, FixedPolicy) for one in policies):
+        raise TypeError(f"behaviour must be a FixedPolicy, or a list with one per agent, got {given!r}")
+    if agents is not None and len(policies) not in {1, agents}:
+        raise ValueError(f"behaviour must be one or one per agent ({agents}), got {len(policies)}")
+    return tuple(policies)
 
 
 def option_settings(algo: "FedSARSA") -> dict[str, Any]:
     """The options in words and numbers, for records."""
-    names = ("trace_decay", "traces", "expected", "step_per_feature", "initial_value")
-    return {"candidates": repr(algo.actions)} | {name: getattr(algo, name) for name in names}
+    names = ("target", "trace_decay", "traces", "step_per_feature", "initial_value")
+    named = {name: getattr(algo, name) for name in names}
+    return {"candidates": repr(algo.actions), "behaviour": repr(algo.behaviour)} | named
 
 
-def episodic_problem(algo: "FedSARSA", fleet: EpisodicFleet, common: dict[str, Any]) -> EpisodicProblem:
+def episodic_problem(algo: "FedSARSA", fleet: EpisodicFleet, common: dict[str, Any]) -> Problem:
     """The training problem of an episodic fleet."""
-    if algo.redraw_actions:
-        raise ValueError("redraw_actions must be False here, got True; it is offered for finite worlds")
     candidates, joint = _candidates(algo.actions, fleet)
-    if isinstance(algo.policy, FixedPolicy):
-        if isinstance(algo.policy.pi, np.ndarray) and algo.policy.pi.ndim > 1:
-            raise ValueError(
-                f"pi must not depend on states, of which there is no number here, got {algo.policy}"
-            )
-        algo.policy.table(1, len(candidates))
-    return EpisodicProblem(
+    fixed = (algo.policy,) if isinstance(algo.policy, FixedPolicy) else ()
+    for policy in (*fixed, *behaviours(algo.behaviour)):
+        if isinstance(policy.pi, np.ndarray) and policy.pi.ndim > 1:
+            raise ValueError(f"pi must not depend on states, of which there is no number here, got {policy}")
+        policy.table(1, len(candidates))
+    return Problem(
         **common,
         features=_features(algo, fleet, len(candidates), joint),
         candidates=candidates,
         per_number=algo.actions.count if isinstance(algo.actions, GridActions) else None,
         action_bounds=fleet.action_bounds or (0.0, float(len(candidates) - 1)),
-        trace_decay=float(algo.trace_decay),
-        traces=algo.traces,
-        expected=algo.expected,
-        step_per_feature=algo.step_per_feature,
     )
 
 

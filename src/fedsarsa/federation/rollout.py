@@ -14,18 +14,20 @@ from scipy import stats
 from fedsarsa import _checks
 from fedsarsa._checks import Floats
 from fedsarsa._numba import U64, kernel
-from fedsarsa.federation.engines.compiled import announced
-from fedsarsa.federation.engines.control_lanes import Control, Herd, first_state
+from fedsarsa.federation.engines.compiled import announced, model_of, rows_of
+from fedsarsa.federation.engines.control import control_of
+from fedsarsa.federation.engines.control_lanes import Control, Herd, first_state, move
 from fedsarsa.federation.engines.stepping import Failure, Here
-from fedsarsa.federation.episodic import EpisodicProblem, flock
 from fedsarsa.federation.fedsarsa import FedSARSA, checked
 from fedsarsa.federation.options import EpisodicFleet, any_fleet
+from fedsarsa.federation.problem import Problem
+from fedsarsa.federation.state import first_episodes
 from fedsarsa.learning import episodic, policies, random
 from fedsarsa.learning.boxes import Integers
 from fedsarsa.learning.episodic_layout import Desk, Model, desk
 from fedsarsa.learning.policies import Policy
-from fedsarsa.worlds.control import ControlFleet, dynamics
-from fedsarsa.worlds.control.world import pack
+from fedsarsa.learning.targets import Step
+from fedsarsa.worlds.control import ControlFleet
 from fedsarsa.worlds.gym import GymFleet
 
 EVALUATION = 2**63  # turned in the seed, so that evaluation and training share no random numbers
@@ -66,7 +68,7 @@ def rollouts(
     fleet = any_fleet(fleet)  # type: ignore[assignment]
     episodes = _checks.integer("episodes", episodes, least=1)
     problem = checked(algo).problem(fleet, 1, episodes, seed)
-    if not isinstance(problem, EpisodicProblem):
+    if problem.finite:
         raise TypeError(f"rollouts are for control worlds and GymFleet, got {fleet!r}; use fs.evaluate")
     parameters = parameters_of(problem, theta)
     policy: Policy = policies.greedy(problem.policy) if greedy else problem.policy
@@ -88,7 +90,7 @@ def rollouts(
     )
 
 
-def parameters_of(problem: EpisodicProblem, theta: ArrayLike) -> Floats:
+def parameters_of(problem: Problem, theta: ArrayLike) -> Floats:
     """The common parameter, (1, d), or every agent's, (N, d)."""
     given = _checks.labelled("theta", theta, [("d",), ("agent", "d")])
     shapes = (problem.features.dim,), (problem.agents, problem.features.dim)
@@ -97,17 +99,15 @@ def parameters_of(problem: EpisodicProblem, theta: ArrayLike) -> Floats:
     return np.array(given).reshape(-1, problem.features.dim)
 
 
-def _play_control(problem: EpisodicProblem, policy: Policy, theta: Floats) -> tuple[Floats, Integers]:
+def _play_control(problem: Problem, policy: Policy, theta: Floats) -> tuple[Floats, Integers]:
     """Returns and lengths (N, episodes) in control worlds."""
     fleet = problem.fleet
     assert isinstance(fleet, ControlFleet)
     # Every agent holds one episode at a time and learns nothing: there is no need for more memory.
-    one = replace(problem, runs=1, trace_decay=0.0)
-    model, held = one.model(policy), one.first_episodes()
-    lanes = flock(held, np.zeros((1, problem.agents), np.uint32), slice(None))
-    herd = Herd(lanes, held.physical[0], theta, np.empty((problem.agents, 0)))
-    limits = np.array([world.time_limit for world in fleet])
-    control = Control(fleet.world.kind, pack(fleet.worlds), limits, 1, 1)
+    one = replace(problem, runs=1, step=Step())
+    model, control, held = model_of(one, policy), control_of(one), first_episodes(one)
+    lanes = rows_of(held, np.zeros((1, problem.agents), np.uint32), slice(None))
+    herd = Herd(lanes, np.empty(0, np.uint32), held.physical[0], theta, np.empty((problem.agents, 0)))
     shape = (problem.agents, problem.runs)
     returns, lengths = np.empty(shape), np.empty(shape, np.int64)
     with announced():
@@ -127,27 +127,24 @@ def _roll(control: Control, model: Model, herd: Herd, seed: int, episode: int, d
     flock, run = herd.flock, U64(episode)
     for agent in range(len(control.physics)):
         stream = U64(agent)
-        x, p, theta = herd.physical[agent], control.physics[agent], herd.theta[agent % len(herd.theta)]
+        theta = herd.theta[agent % len(herd.theta)]
         flock.gain[agent] = 0.0
-        first_state(control, herd, agent, p, seed, run, stream, U64(random.START))
-        episodic.begin(model, flock, agent, theta, seed, run, stream, U64(random.START), desk)
+        first_state(control, herd, agent, agent, seed, run, stream, U64(random.START))
+        episodic.begin(model, flock, agent, theta, seed, run, stream, agent, U64(random.START), desk)
         for t in range(control.limits[agent]):
             word, _ = random.words(seed, run, stream, U64(t))
-            reward, over = dynamics.step(control.kind, p, x, flock.numbers[agent], random.uniform(word))
-            dynamics.observe(control.kind, p, x, flock.seen[agent])
+            reward, over = move(control, herd, agent, agent, word)
             flock.gain[agent] += reward
             flock.elapsed[agent] = t + 1
             if over:
                 break
-            episodic.begin(model, flock, agent, theta, seed, run, stream, U64(t), desk)
+            episodic.begin(model, flock, agent, theta, seed, run, stream, agent, U64(t), desk)
 
 
 class Player:
     """Acts by a parameter in one environment: what rollouts in Gymnasium and pictures need."""
 
-    def __init__(
-        self, problem: EpisodicProblem, policy: Policy, theta: Floats, seed: int, agent: int
-    ) -> None:
+    def __init__(self, problem: Problem, policy: Policy, theta: Floats, seed: int, agent: int) -> None:
         self.problem, self.policy, self.theta = problem, policy, theta
         choices, world = np.random.SeedSequence([seed, agent]).spawn(2)
         self.rng = np.random.default_rng(choices)
@@ -184,7 +181,7 @@ class _FailedError(Exception):
     """What an environment did wrong."""
 
 
-def _play_gym(problem: EpisodicProblem, policy: Policy, theta: Floats) -> tuple[Floats, Integers]:
+def _play_gym(problem: Problem, policy: Policy, theta: Floats) -> tuple[Floats, Integers]:
     """Returns and lengths (N, episodes) in environments of Gymnasium."""
     fleet = problem.fleet
     assert isinstance(fleet, GymFleet)

@@ -11,13 +11,12 @@ from fedsarsa._checks import Floats
 from fedsarsa._files import NO_ROOM
 from fedsarsa._interrupts import Interrupted, held_interrupt
 from fedsarsa.federation import checkpoint, engines
-from fedsarsa.federation.problem import Problem, State, Synchronisations, first_state
+from fedsarsa.federation.problem import Problem
 from fedsarsa.federation.progress import Progress, reporting
+from fedsarsa.federation.state import State, Synchronisations, first_state
 
 CHECKPOINT_SECONDS = 60.0
 STRETCH_SECONDS = 0.25  # between two looks at progress, interrupts and checkpoints
-FIRST_STRETCH = 100_000  # agent-steps of compiled worlds, before it is known how long they take
-FIRST_STEPS = 1  # of environments, which may take seconds each
 STRETCH_NUMBERS = 4_000_000  # numbers a stretch may hold: 32 MB
 
 
@@ -38,8 +37,7 @@ def train(
     else:
         engine.start(state)
         records.central[:, 0], records.drift[:, 0] = state.central, np.nan
-    first = FIRST_STEPS if engine.name == "gym" else FIRST_STRETCH // (problem.agents * problem.runs)
-    saved, stretch = time.monotonic(), max(1, first)
+    saved, stretch = time.monotonic(), engine.first_steps
     with held_interrupt() as interrupted, reporting(problem, state.t, progress) as report:
         while state.t < problem.steps and not interrupted.is_set():
             begun = time.monotonic()
@@ -76,7 +74,7 @@ def stretch_length(problem: Problem, t: int, wanted: int) -> int:
     rounds = min(wanted // every, left // every)
     if to_next < every or rounds == 0:
         return min(wanted, to_next, left)
-    return min(rounds, max(1, STRETCH_NUMBERS // (problem.runs * problem.features.dim))) * every
+    return min(rounds, max(1, STRETCH_NUMBERS // (problem.runs * int(problem.features.dim)))) * every
 
 
 def adapted(stretch: int, seconds: float) -> int:

@@ -87,6 +87,16 @@ class BoxMap:
         """Number of parameters d."""
         return self.basis.size * self.stack
 
+    @property
+    def classes(self) -> None:
+        """No two actions have the same features."""
+        return None
+
+    @property
+    def most_active(self) -> int:
+        """Number of entries of phi that ``active`` gives."""
+        return self.basis.coefficients().active
+
     def scaled(self, inputs: Floats) -> tuple[Floats, bool]:
         """Inputs scaled to [0, 1], and whether any was outside and clipped."""
         unit = (inputs - self.low) * (1.0 / (self.high - self.low))

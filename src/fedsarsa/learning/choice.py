@@ -1,136 +1,109 @@
-"""Drawing an action from Gamma(theta)(. | s), as compiled pieces.
+"""Drawing an action from Gamma(theta)(. | s), as compiled pieces: `weigh`, then `select`.
 
-Actions with equal features are one class: the class is drawn by its mass, then a member uniformly, from
-the same random number in [0, 1). Two ways lead to the same action:
-
-- *direct*: values, then masses by the policy. Any policy, any features.
-- *cached*: the softmax masses of an aggregation's parameters are kept, and an update refreshes one of
-  them. Only for softmax.
-
-A uniform number times a positive total is below that total, also after rounding: classes without mass
-are never drawn.
+Actions with equal features in every state are one class, which is drawn by its mass. A uniform number times a
+positive total is below that total, also after rounding: classes without mass are never drawn.
 """
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedsarsa._checks import Floats
 from fedsarsa._numba import U64, piece
-from fedsarsa.learning.tables import EPSILON_GREEDY, FIXED, SOFTMAX, Tables
+from fedsarsa.learning.policies import EPSILON_GREEDY, FIRST, FIXED, SOFTMAX, Policy
 
 _ONE = U64(1)
 
-# Outside these limits a row's total says little: masses may have overflowed or vanished.
-TRUST_LOW, TRUST_HIGH = 1e-200, 1e200
+
+class Choice(NamedTuple):
+    """A policy over classes of actions, as `weigh` reads it.
+
+    ``policy`` is its code and ``parameter`` its one number. Class c has ``counts[c]`` of all ``actions``;
+    ``alike[c]`` is the first class with the same features, which shares its luck where ``ties_first`` gives
+    ties to the first. ``masses`` (S C,) are those of a fixed policy in every state, with S = 1 where states
+    have no number; empty for others.
+    """
+
+    policy: int
+    parameter: float
+    ties_first: bool
+    actions: float
+    counts: Floats
+    alike: NDArray[np.uint32]
+    masses: Floats
+
+
+def choice(policy: Policy, counts: Floats, alike: NDArray[Any], masses: Floats) -> Choice:
+    """A policy over classes with ``counts`` members each."""
+    return Choice(
+        policy=policy.code,
+        parameter=float(policy.parameter),
+        ties_first=getattr(policy, "ties", None) == FIRST,
+        actions=float(counts.sum()),
+        counts=np.asarray(counts, dtype=float),
+        alike=alike.astype(np.uint32),
+        masses=masses,
+    )
 
 
 @piece
-def value(tables: Tables, theta: Floats, start: int, s: int, a: int) -> float:
-    """Q(s, a) with the parameters at ``theta[start:]``."""
-    if tables.dense.size == 0:
-        return theta[start + tables.rows[s] * tables.width + tables.columns[a]]
-    at = s * tables.dim * tables.actions + a
-    total = 0.0
-    for _ in range(tables.dim):
-        total += tables.dense[at] * theta[start]
-        at += tables.actions
-        start += _ONE
-    return total
+def weigh(choice: Choice, state: int, values: Floats, masses: Floats) -> float:
+    """The mass of every class under the policy, up to a common factor; their sum.
 
-
-@piece
-def member(tables: Tables, column: int, share: float) -> int:
-    """The action of class ``column`` at ``share`` in [0, 1) of the class."""
-    count = tables.counts[column]
-    position = min(max(np.int64(share * count), 0), np.int64(count) - 1)
-    return U64(tables.order[tables.first[column] + U64(position)])
-
-
-@piece
-def direct(
-    tables: Tables, theta: Floats, start: int, s: int, uniform: float, values: Floats, weights: Floats
-) -> int:
-    """An action at state ``s``; ``values`` and ``weights`` are room for one number per class."""
-    if tables.policy == FIXED:
-        return fixed(tables, s, uniform)
-    classes: Any = np.int64(tables.width)
-    if tables.dense.size == 0:
-        at = start + tables.rows[s] * tables.width
-        for c in range(classes):
-            values[c] = theta[at + U64(c)]
-    else:
-        at = s * tables.dim * tables.actions
-        for c in range(classes):
-            values[c] = 0.0
-        for j in range(tables.dim):
-            coordinate = theta[start + U64(j)]
-            for c in range(classes):
-                values[c] += tables.dense[at + U64(c)] * coordinate
-            at += tables.actions
-    weigh(tables, classes, values, weights)
-    return select(tables, weights, U64(0), uniform * total(tables, weights, U64(0)))
-
-
-@piece
-def weigh(tables: Tables, classes: int, values: Floats, weights: Floats) -> None:
-    """The mass of every class under the policy, up to a common factor."""
+    ``state`` counts where a fixed policy depends on it, and is 0 elsewhere.
+    """
+    classes, total = len(choice.counts), 0.0
+    if choice.policy == FIXED:
+        return copy_masses(choice.masses, state * classes, classes, masses)
     best = values[0]
     for c in range(1, classes):
         best = max(best, values[c])
-    if tables.policy == SOFTMAX:
+    if choice.policy == SOFTMAX:
         for c in range(classes):
-            weights[c] = tables.counts[c] * math.exp((values[c] - best) / tables.parameter)
-        return
+            masses[c] = choice.counts[c] * math.exp((values[c] - best) / choice.parameter)
+            total += masses[c]
+        return total
     tied, leader = 0.0, -1  # actions that share the greedy mass, and the first class of them
     for c in range(classes):
         takes = values[c] == best
         if takes and leader < 0:
             leader = c
-        if takes and tables.ties_first:
-            takes = tables.alike[c] == tables.alike[leader]
-        weights[c] = tables.counts[c] if takes else 0.0
-        tied += weights[c]
-    explore = tables.parameter if tables.policy == EPSILON_GREEDY else 0.0
-    floor = explore / np.float64(np.int64(tables.actions))
+        if takes and choice.ties_first:
+            takes = choice.alike[c] == choice.alike[leader]
+        masses[c] = choice.counts[c] if takes else 0.0
+        tied += masses[c]
+    explore = choice.parameter if choice.policy == EPSILON_GREEDY else 0.0
+    floor = explore / choice.actions
     for c in range(classes):
-        mass = floor + (1.0 - explore) / tied if weights[c] > 0.0 else floor
-        weights[c] = tables.counts[c] * mass
+        mass = floor + (1.0 - explore) / tied if masses[c] > 0.0 else floor
+        masses[c] = choice.counts[c] * mass
+        total += masses[c]
+    return total
 
 
 @piece
-def total(tables: Tables, masses: Floats, at: int) -> float:
-    """The sum of the classes' masses, from ``masses[at]`` on."""
-    result = 0.0
-    for c in range(tables.width):
-        result += masses[at + c]
-    return result
+def copy_masses(given: Floats, at: int, classes: int, masses: Floats) -> float:
+    """Copy the masses of a fixed policy, ``classes`` of them from ``at`` on; their sum."""
+    total = 0.0
+    for c in range(classes):
+        masses[c] = given[at + c]
+        total += masses[c]
+    return total
 
 
 @piece
-def select(tables: Tables, masses: Floats, at: int, target: float) -> int:
-    """The action at which the cumulative mass of the classes passes ``target``."""
+def select(masses: Floats, at: int, count: int, target: float) -> tuple[int, float]:
+    """The place among ``count`` masses from ``at`` on where their sum passes ``target``; the sum before it.
+
+    It is never one without mass. There is no branch: what is drawn cannot be foreseen.
+    """
     passed = below = 0.0
-    column = U64(0)
-    for c in range(tables.width - _ONE):
+    place = U64(0)
+    for c in range(count - _ONE):
         passed += masses[at + c]
         beyond = passed <= target
-        column += U64(beyond)
+        place += U64(beyond)
         below = passed if beyond else below
-    return member(tables, column, (target - below) / masses[at + column])
-
-
-@piece
-def fixed(tables: Tables, s: int, uniform: float) -> int:
-    """An action of a fixed policy: bisection of its cumulative probabilities."""
-    start = s * tables.actions
-    low, high = U64(0), tables.actions - _ONE
-    target = uniform
-    while low < high:
-        middle = (low + high) >> _ONE
-        if tables.cumulative[start + middle] > target:
-            high = middle
-        else:
-            low = middle + _ONE
-    return U64(tables.order[low])
+    return place, below

@@ -7,11 +7,13 @@ a *lane*: row ``lane`` of the arrays in ``Flock``. Parameters are rows too, ``th
 import math
 
 from fedsarsa._checks import Floats
-from fedsarsa._numba import U64, piece
-from fedsarsa.learning import fourier, random, rbf, tile_coding
+from fedsarsa._numba import I64, U64, piece
+from fedsarsa.learning import choice, fourier, random, rbf, tile_coding
 from fedsarsa.learning.boxes import Integers
 from fedsarsa.learning.episodic_layout import Desk, Flock, Model
-from fedsarsa.learning.tables import EPSILON_GREEDY, FIXED, SOFTMAX
+from fedsarsa.learning.targets import TARGETS
+
+_, EXPECTED, MAX = range(len(TARGETS))  # what the step aims at, as kernels know it
 
 
 @piece
@@ -36,6 +38,9 @@ def encode(model: Model, inputs: Floats, unit: Floats, index: Integers, value: F
 @piece
 def look(model: Model, theta: Floats, seen: Floats, desk: Desk) -> bool:
     """Values ``desk.q`` of all candidates at an observation; whether it was outside and clipped."""
+    if model.finite:
+        look_up(model, theta, I64(seen[0]), desk)
+        return False
     actions, active = len(desk.numbers), model.basis.active
     outside = False
     for row in range(actions if model.joint else 1):
@@ -57,6 +62,22 @@ def look(model: Model, theta: Floats, seen: Floats, desk: Desk) -> bool:
 
 
 @piece
+def look_up(model: Model, theta: Floats, s: int, desk: Desk) -> None:
+    """Values ``desk.q`` of all actions in state ``s`` of a finite world."""
+    actions = len(desk.q)
+    if model.dense.size == 0:
+        at = I64(model.rows[s]) * model.width
+        for c in range(actions):
+            desk.q[c] = theta[at + I64(model.columns[model.order[c]])]
+        return
+    for c in range(actions):
+        desk.q[c] = 0.0
+    for j in range(len(theta)):
+        for c in range(actions):
+            desk.q[c] += model.dense[s, j, model.order[c]] * theta[j]
+
+
+@piece
 def draw_candidates(model: Model, seed: int, run: int, agent: int, t: int, what: int, desk: Desk) -> None:
     """Fresh candidate actions, two per counter."""
     width = model.action_high - model.action_low
@@ -68,49 +89,26 @@ def draw_candidates(model: Model, seed: int, run: int, agent: int, t: int, what:
 
 
 @piece
-def weigh(model: Model, q: Floats, mass: Floats) -> float:
-    """The mass of every candidate under the policy, up to a common factor; their sum."""
-    actions = len(q)
-    total = 0.0
-    if model.policy == FIXED:
-        for c in range(actions):
-            mass[c] = model.masses[c]
-            total += mass[c]
-        return total
-    best = q[0]
-    for c in range(1, actions):
-        best = max(best, q[c])
-    if model.policy == SOFTMAX:
-        for c in range(actions):
-            mass[c] = math.exp((q[c] - best) / model.parameter)
-            total += mass[c]
-        return total
-    tied = 0.0  # candidates that share the greedy mass
-    for c in range(actions):
-        mass[c] = 1.0 if q[c] == best and not (model.ties_first and tied > 0.0) else 0.0
-        tied += mass[c]
-    explore = model.parameter if model.policy == EPSILON_GREEDY else 0.0
-    for c in range(actions):
-        mass[c] = explore / actions + ((1.0 - explore) / tied if mass[c] > 0.0 else 0.0)
-        total += mass[c]
-    return total
-
-
-@piece
-def select(mass: Floats, target: float) -> int:
-    """The candidate at which the cumulative mass passes ``target``; never one without mass."""
-    passed, chosen, found = 0.0, 0, False
-    for c in range(len(mass)):
-        passed += mass[c]
-        if not found and mass[c] > 0.0:
-            chosen = c
-            found = passed > target
-    return chosen
+def choose(model: Model, seen: Floats, who: int, word: int, desk: Desk) -> tuple[int, float]:
+    """A candidate, drawn by the policy or by agent ``who``'s behaviour; the sum of the policy's masses."""
+    s, actions = I64(seen[0]) if model.finite else 0, len(desk.q)
+    total = choice.weigh(model.choice, s if model.states > 1 else 0, desk.q, desk.mass)
+    if model.behaviour.size == 0:
+        place, _ = choice.select(desk.mass, U64(0), U64(actions), random.uniform(word) * total)
+        return I64(place), total
+    policies = model.behaviour.size // (model.states * actions)
+    at = ((who % policies) * model.states + s) * actions
+    acting = choice.copy_masses(model.behaviour, at, actions, desk.acting)
+    place, _ = choice.select(desk.acting, U64(0), U64(actions), random.uniform(word) * acting)
+    return I64(place), total
 
 
 @piece
 def take(model: Model, flock: Flock, lane: int, c: int, desk: Desk) -> None:
     """Make candidate ``c`` at the observation just looked at the pair that the lane holds."""
+    if model.finite:
+        take_up(model, flock, lane, I64(flock.seen[lane, 0]), I64(model.order[c]))
+        return
     row = c if model.joint else 0
     shift = 0 if model.joint else c
     for k in range(model.basis.active):
@@ -118,6 +116,20 @@ def take(model: Model, flock: Flock, lane: int, c: int, desk: Desk) -> None:
         flock.value[lane, k] = desk.value[row, k]
     flock.actions[lane] = c
     flock.numbers[lane] = desk.numbers[c]
+
+
+@piece
+def take_up(model: Model, flock: Flock, lane: int, s: int, a: int) -> None:
+    """Make (s, a) of a finite world the pair that the lane holds."""
+    flock.actions[lane] = a
+    flock.numbers[lane] = a
+    if model.dense.size == 0:
+        flock.places[lane, 0] = I64(model.rows[s]) * model.width + I64(model.columns[a])
+        flock.value[lane, 0] = 1.0
+        return
+    for j in range(model.basis.active):
+        flock.places[lane, j] = j
+        flock.value[lane, j] = model.dense[s, j, a]
 
 
 @piece
@@ -195,15 +207,52 @@ def end_episode(flock: Flock, lane: int, span: int) -> None:
 
 @piece
 def begin(
-    model: Model, flock: Flock, lane: int, theta: Floats, seed: int, run: int, agent: int, t: int, desk: Desk
+    model: Model,
+    flock: Flock,
+    lane: int,
+    theta: Floats,
+    seed: int,
+    run: int,
+    agent: int,
+    who: int,
+    t: int,
+    desk: Desk,
 ) -> None:
-    """The first action of an episode that begins after step ``t``, at the observation in ``flock.seen``."""
+    """The first action of an episode that begins after step ``t``, at the observation in ``flock.seen``.
+
+    ``agent`` is the number of the agent's random stream, ``who`` its place among those of the problem.
+    """
     if model.joint:
         draw_candidates(model, seed, run, agent, t, random.FIRST_CANDIDATES, desk)
     flock.clipped[lane] += look(model, theta, flock.seen[lane], desk)
-    total = weigh(model, desk.q, desk.mass)
-    word, _ = random.words(seed, run, agent, random.purpose(t, U64(random.FIRST_ACTION)))
-    take(model, flock, lane, select(desk.mass, random.uniform(word) * total), desk)
+    if model.finite:
+        _, word = random.words(seed, run, agent, t)
+    else:
+        word, _ = random.words(seed, run, agent, random.purpose(t, U64(random.FIRST_ACTION)))
+    c, _ = choose(model, flock.seen[lane], who, word, desk)
+    take(model, flock, lane, c, desk)
+
+
+@piece
+def redraw(
+    model: Model,
+    flock: Flock,
+    lane: int,
+    theta: Floats,
+    seed: int,
+    run: int,
+    agent: int,
+    who: int,
+    t: int,
+    desk: Desk,
+) -> None:
+    """Draw the action to execute at step ``t`` anew."""
+    if model.joint:
+        draw_candidates(model, seed, run, agent, t, random.REDRAW_CANDIDATES, desk)
+    flock.clipped[lane] += look(model, theta, flock.seen[lane], desk)
+    word, _ = random.words(seed, run, agent, t + U64(random.REDRAW))
+    c, _ = choose(model, flock.seen[lane], who, word, desk)
+    take(model, flock, lane, c, desk)
 
 
 @piece
@@ -220,6 +269,7 @@ def go_on(
     seed: int,
     run: int,
     agent: int,
+    who: int,
     t: int,
     word: int,
     desk: Desk,
@@ -234,14 +284,16 @@ def go_on(
     if model.joint:
         draw_candidates(model, seed, run, agent, t, random.CANDIDATES, desk)
     flock.clipped[lane] += look(model, theta, flock.seen[lane], desk)
-    total = weigh(model, desk.q, desk.mass)
-    c = select(desk.mass, random.uniform(word) * total)
+    c, total = choose(model, flock.seen[lane], who, word, desk)
     ahead = desk.q[c]
-    if model.expected:
+    if model.target == EXPECTED:
         ahead = 0.0
         for b in range(len(desk.q)):
             ahead += desk.mass[b] * desk.q[b]
         ahead = ahead / total
+    elif model.target == MAX:
+        for b in range(len(desk.q)):
+            ahead = max(ahead, desk.q[b])
     finite = learn(model, flock, lane, theta, reward + model.discount * ahead, step_size, rest, progress)
     take(model, flock, lane, c, desk)
     return finite

@@ -8,7 +8,7 @@ engine understands: `Aggregation` (one active parameter per pair) or `DenseTable
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -36,6 +36,7 @@ class Aggregation:
         Group of each action, below ``width``.
     """
 
+    joint: ClassVar[bool] = False
     rows: NDArray[np.int64]
     columns: NDArray[np.int64]
     width: int
@@ -58,6 +59,11 @@ class Aggregation:
         """Actions in the order in which policies draw them: group by group, (A,)."""
         return np.argsort(self.columns, kind="stable")
 
+    @property
+    def most_active(self) -> int:
+        """Number of entries of phi that ``active`` gives."""
+        return 1
+
     def values(self, theta: Floats) -> Floats:
         """Q(s, a) = phi(s, a)'theta of every pair, (S, A)."""
         return theta[self.rows[:, None] * self.width + self.columns]
@@ -70,6 +76,11 @@ class Aggregation:
         """Parameters (d,) with which Q is ``value`` everywhere."""
         return np.full(self.dim, value)
 
+    def active(self, inputs: Floats, action: int) -> tuple[NDArray[np.int64], Floats]:
+        """Indices and values of phi's entries that are not zero; ``inputs`` holds the state's number."""
+        row = self.rows[int(inputs[0])]
+        return np.array([row * self.width + self.columns[action]]), np.ones(1)
+
     def vector(self, state: int, action: int) -> Floats:
         """phi(s, a), (d,)."""
         phi = np.zeros(self.dim)
@@ -81,6 +92,7 @@ class Aggregation:
 class DenseTable:
     """phi(s, a) = table[s, a], any vectors, (S, A, d)."""
 
+    joint: ClassVar[bool] = False
     table: Floats
 
     @property
@@ -97,6 +109,11 @@ class DenseTable:
     def order(self) -> NDArray[np.int64]:
         """Actions in the order in which policies draw them, (A,)."""
         return np.arange(self.table.shape[1])
+
+    @property
+    def most_active(self) -> int:
+        """Number of entries of phi that ``active`` gives."""
+        return self.dim
 
     # Sums run over parameters in their order, here and in every engine: values that are equal in one
     # engine are then equal in all, and greedy policies break the same ties.
@@ -115,6 +132,10 @@ class DenseTable:
                 f"initial_value must be 0 with TabularFeatures, got {value}; give theta0 instead"
             )
         return np.zeros(self.dim)
+
+    def active(self, inputs: Floats, action: int) -> tuple[NDArray[np.int64], Floats]:
+        """Indices and values of phi's entries; ``inputs`` holds the state's number."""
+        return np.arange(self.dim), self.table[int(inputs[0]), action]
 
     def vector(self, state: int, action: int) -> Floats:
         """phi(s, a), (d,)."""

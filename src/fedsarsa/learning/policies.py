@@ -7,7 +7,7 @@ and theory know of it. Where ties go to the first, the map also asks which actio
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,13 +22,20 @@ ALL = slice(None)
 Classes = NDArray[np.int64] | None
 
 SHARE, FIRST = TIES = ("share", "first")
+SOFTMAX, GREEDY, EPSILON_GREEDY, FIXED = range(4)  # what compiled pieces know policies by
 
 
 @dataclass(frozen=True)
 class Softmax:
     """pi(a|s) proportional to exp(Q(s, a) / temperature); Lipschitz, as Assumption ``asmp:lip`` asks."""
 
+    code: ClassVar[int] = SOFTMAX
     temperature: float = 100.0
+
+    @property
+    def parameter(self) -> float:
+        """The one number of the policy."""
+        return self.temperature
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "temperature", _checks.positive("temperature", self.temperature))
@@ -57,6 +64,8 @@ class Greedy:
         ``ties`` is neither.
     """
 
+    code: ClassVar[int] = GREEDY
+    parameter: ClassVar[float] = 0.0
     ties: str = SHARE
 
     def __post_init__(self) -> None:
@@ -91,8 +100,14 @@ class EpsilonGreedy:
         ``eps`` is not in [0, 1], or ``ties`` is neither of the two.
     """
 
+    code: ClassVar[int] = EPSILON_GREEDY
     eps: float = 0.1
     ties: str = SHARE
+
+    @property
+    def parameter(self) -> float:
+        """The one number of the policy."""
+        return self.eps
 
     def __post_init__(self) -> None:
         eps = _checks.number("eps", self.eps, "a number in [0, 1]")
@@ -124,6 +139,9 @@ class FixedPolicy:
         Probabilities per state, the same probabilities in every state, always one action, or all
         actions alike.
     """
+
+    code: ClassVar[int] = FIXED
+    parameter: ClassVar[float] = 0.0
 
     def __init__(self, pi: ArrayLike | int | str = "uniform") -> None:
         self.pi: Floats | int | str

@@ -25,7 +25,7 @@ REDRAW = 2**63
 
 # What numbers are for, in the counter's high bits; step numbers themselves have 0.
 FIRST_STATE, FIRST_STATE_MORE, FIRST_ACTION = 1, 2, 3
-CANDIDATES, FIRST_CANDIDATES = 1024, 2048  # two candidates each, from here on
+CANDIDATES, FIRST_CANDIDATES, REDRAW_CANDIDATES = 1024, 2048, 3072  # two candidates each, from here on
 MOST_CANDIDATES = 2048
 PURPOSE_BITS = 48
 

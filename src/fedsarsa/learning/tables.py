@@ -7,12 +7,11 @@ from numpy.typing import NDArray
 
 from fedsarsa._checks import Floats
 from fedsarsa._numba import U64
+from fedsarsa.learning.choice import Choice, choice
 from fedsarsa.learning.features import Aggregation, FeatureMap
-from fedsarsa.learning.policies import FIRST, EpsilonGreedy, FixedPolicy, Greedy, Policy, Softmax
+from fedsarsa.learning.policies import FixedPolicy, Policy
 from fedsarsa.worlds import alias
 from fedsarsa.worlds.fleet import Fleet
-
-SOFTMAX, GREEDY, EPSILON_GREEDY, FIXED = range(4)
 
 
 class Tables(NamedTuple):
@@ -23,10 +22,9 @@ class Tables(NamedTuple):
     ``turns[w] * rotation[a]`` is added to what is drawn from it.
     ``reward`` is (W, ...) with a stride per index, 0 where it does not depend on it.
     Features: an aggregation has ``rows`` (S,), ``columns`` (A,); otherwise ``dense`` is (S, d, A).
-    Actions stand in ``order`` class by class: class c has ``counts[c]`` members from ``first[c]`` on. Dense
-    features have a class per action; ``alike[c]`` is the first with the same features.
-    Policy: one of the codes above, its number, whether ties go to the first class and those alike, and for a
-    fixed policy ``cumulative`` (S, A) in that order.
+    Actions stand in ``order`` class by class: class c has members from ``first[c]`` on. Dense features have a
+    class per action.
+    Policy: ``choice`` between the classes, and for a fixed policy ``cumulative`` (S, A) in that order.
     """
 
     states: int
@@ -47,14 +45,10 @@ class Tables(NamedTuple):
     rows: NDArray[np.uint32]
     columns: NDArray[np.uint32]
     width: int
-    counts: Floats
     first: NDArray[np.uint32]
     order: NDArray[np.uint32]
-    alike: NDArray[np.uint32]
     dense: Floats
-    policy: int
-    parameter: float
-    ties_first: bool
+    choice: Choice
     cumulative: Floats
 
 
@@ -71,7 +65,7 @@ def tabulate(fleet: Fleet, features: FeatureMap, policy: Policy) -> Tables:
         rows, columns, width = np.zeros(states, np.int64), np.arange(actions), actions
         dense = np.ascontiguousarray(features.table.transpose(0, 2, 1)).ravel()
     counts = np.bincount(np.asarray(columns, dtype=np.int64), minlength=width)
-    code, parameter, cumulative = _policy(policy, states, actions, features.order)
+    alike = np.arange(width) if dense.size == 0 else features.classes
     return Tables(
         states=U64(states),
         actions=U64(actions),
@@ -91,21 +85,12 @@ def tabulate(fleet: Fleet, features: FeatureMap, policy: Policy) -> Tables:
         rows=np.asarray(rows, dtype=np.uint32),
         columns=np.asarray(columns, dtype=np.uint32),
         width=U64(width),
-        counts=counts.astype(float),
         first=(np.cumsum(counts) - counts).astype(np.uint32),
         order=features.order.astype(np.uint32),
-        alike=np.asarray(np.arange(width) if dense.size == 0 else features.classes, dtype=np.uint32),
         dense=dense,
-        policy=code,
-        parameter=parameter,
-        ties_first=ties_first(policy),
-        cumulative=cumulative,
+        choice=choice(policy, counts.astype(float), np.asarray(alike), np.empty(0)),
+        cumulative=_cumulative(policy, states, actions, features.order),
     )
-
-
-def ties_first(policy: Policy) -> bool:
-    """Whether the first of equal values takes the mass of a greedy choice."""
-    return isinstance(policy, Greedy | EpsilonGreedy) and policy.ties == FIRST
 
 
 def _alias(fleet: Fleet) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
@@ -134,15 +119,9 @@ def _reward(fleet: Fleet) -> tuple[Floats, tuple[int, int, int]]:
     return reward, (sizes[0], sizes[1], sizes[2])
 
 
-def _policy(policy: Policy, states: int, actions: int, order: NDArray[np.int64]) -> tuple[int, float, Floats]:
-    """A policy's code, its number, and a fixed policy's cumulative probabilities (S A,)."""
-    none = np.empty(0)
-    if isinstance(policy, FixedPolicy):
-        cumulative = np.cumsum(policy.table(states, actions)[:, order], axis=1)
-        return FIXED, 0.0, (cumulative / cumulative[:, -1:]).ravel()
-    if isinstance(policy, Softmax):
-        return SOFTMAX, float(policy.temperature), none
-    if isinstance(policy, EpsilonGreedy):
-        return EPSILON_GREEDY, float(policy.eps), none
-    assert isinstance(policy, Greedy)
-    return GREEDY, 0.0, none
+def _cumulative(policy: Policy, states: int, actions: int, order: NDArray[np.int64]) -> Floats:
+    """A fixed policy's cumulative probabilities (S A,), in ``order``; empty for others."""
+    if not isinstance(policy, FixedPolicy):
+        return np.empty(0)
+    cumulative = np.cumsum(policy.table(states, actions)[:, order], axis=1)
+    return (cumulative / cumulative[:, -1:]).ravel()

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from fedsarsa import _checks
 from fedsarsa._blas import single_threaded
 from fedsarsa._checks import Floats
-from fedsarsa.federation.fedsarsa import FedSARSA, checked
+from fedsarsa.federation.fedsarsa import FedSARSA, plain
 from fedsarsa.theory.constants import Constants, compute
 from fedsarsa.theory.courses import pulls
 from fedsarsa.theory.error_bounds import of_errors
@@ -59,7 +59,7 @@ def bounds(
     Where the theory does not apply, a bound says why in a sentence, and those that stand without it
     (worlds, operators, the ball that parameters cannot leave) still apply.
     """
-    fleet, algo = as_fleet(fleet), checked(algo)
+    fleet, algo = as_fleet(fleet), plain(algo)
     steps = _checks.integer("steps", steps, least=1)
     dim = algo.feature_map(fleet).dim
     start = np.zeros(dim) if theta0 is None else _checks.real_array("theta0", theta0)

@@ -16,7 +16,6 @@ from numpy.typing import ArrayLike
 
 from fedsarsa import _checks
 from fedsarsa._checks import Floats
-from fedsarsa.federation.episodic import EpisodicProblem
 from fedsarsa.federation.fedsarsa import FedSARSA, checked
 from fedsarsa.federation.options import EpisodicFleet, any_fleet
 from fedsarsa.learning.policies import EpsilonGreedy, FixedPolicy, Greedy, Policy, Softmax
@@ -49,7 +48,7 @@ def improvement(
         ``attrs["L"]`` is the operator's Lipschitz constant (Assumption ``asmp:lip``).
     """
     problem = checked(algo).problem(any_fleet(fleet), steps=1, runs=1, seed=0)
-    if not isinstance(problem, EpisodicProblem):
+    if problem.finite:
         raise TypeError(
             f"improvement is for control worlds and GymFleet, got {fleet!r}; use algo.policy.probabilities"
         )

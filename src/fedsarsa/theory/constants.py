@@ -9,7 +9,7 @@ import numpy as np
 
 from fedsarsa._blas import single_threaded
 from fedsarsa._checks import Floats
-from fedsarsa.federation.fedsarsa import FedSARSA, checked
+from fedsarsa.federation.fedsarsa import FedSARSA, plain
 from fedsarsa.federation.problem import Problem
 from fedsarsa.learning.features import Aggregation
 from fedsarsa.learning.policies import improvement
@@ -158,7 +158,7 @@ def constants(fleet: Fleet | Sequence[FiniteMDP], algo: FedSARSA, steps: int | N
         T. Constants that depend on the last step size (tau and what follows from it) take the first
         step size for it unless T is given.
     """
-    result = compute(as_fleet(fleet), checked(algo), steps)
+    result = compute(as_fleet(fleet), plain(algo), steps)
     if math.isinf(result.L):
         warnings.warn(
             f"{algo.policy!r} jumps where two actions tie: its Lipschitz constant is infinite, and the "

@@ -29,7 +29,7 @@ from numpy.typing import ArrayLike, NDArray
 from fedsarsa import _checks
 from fedsarsa._blas import single_threaded
 from fedsarsa._checks import Floats
-from fedsarsa.federation.fedsarsa import FedSARSA, checked
+from fedsarsa.federation.fedsarsa import FedSARSA, plain
 from fedsarsa.federation.history import History
 from fedsarsa.federation.problem import Problem
 from fedsarsa.theory.action_classes import Dynamics, Point, dynamics
@@ -98,7 +98,7 @@ def decompose(
         runs are NaN.
     """
     history = _checks.instance("history", history, History, "a History")
-    fleet, algo = as_fleet(fleet), checked(algo)
+    fleet, algo = as_fleet(fleet), plain(algo)
     problem = algo.problem(fleet, int(history.settings["steps"]), runs=1, seed=0)
     _check(history, problem)
     target = _target(problem, algo, reference)

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from fedsarsa import _checks
 from fedsarsa._blas import single_threaded
-from fedsarsa.federation.fedsarsa import FedSARSA, checked
+from fedsarsa.federation.fedsarsa import FedSARSA, plain
 from fedsarsa.theory.horizons import Mooring, rounds_until
 from fedsarsa.theory.prediction import predict, vector
 from fedsarsa.theory.scouting import Scene, choices, scene, verdicts
@@ -141,7 +141,7 @@ def plan(
     ValueError
         No setting reaches the target; the message names the least error that one does reach.
     """
-    fleet, algo = as_fleet(fleet), checked(algo)
+    fleet, algo = as_fleet(fleet), plain(algo)
     target = _checks.positive("target", target)
     most_steps = _checks.integer("most_steps", most_steps, least=1)
     if _checks.number("slack", slack) < 0:

@@ -23,7 +23,7 @@ from scipy.interpolate import PchipInterpolator
 from fedsarsa import _checks
 from fedsarsa._blas import single_threaded
 from fedsarsa._checks import Floats
-from fedsarsa.federation.fedsarsa import FedSARSA, checked
+from fedsarsa.federation.fedsarsa import FedSARSA, plain
 from fedsarsa.federation.problem import Problem
 from fedsarsa.theory.assumptions import require_smooth
 from fedsarsa.theory.courses import Course, build_field, course
@@ -160,7 +160,7 @@ def predict(
         The policy is not smooth, a chain is not ergodic, there are too many parameters, or the step size is
         so large that parameters diverge.
     """
-    fleet, algo = as_fleet(fleet), checked(algo)
+    fleet, algo = as_fleet(fleet), plain(algo)
     problem = algo.problem(fleet, steps, runs=1, seed=0)
     dim = problem.features.dim
     start = np.zeros(dim) if theta0 is None else vector("theta0", theta0, dim)

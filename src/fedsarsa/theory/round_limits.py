@@ -6,7 +6,7 @@ import numpy as np
 
 from fedsarsa._blas import single_threaded
 from fedsarsa._checks import Floats
-from fedsarsa.federation.fedsarsa import FedSARSA, checked
+from fedsarsa.federation.fedsarsa import FedSARSA, plain
 from fedsarsa.theory.assumptions import require_smooth
 from fedsarsa.theory.courses import build_field, late_steps, mean_field
 from fedsarsa.theory.roots import end_of_flow
@@ -45,7 +45,7 @@ def round_limit(fleet: Fleet, algo: FedSARSA) -> Floats:
     ValueError
         The policy is not smooth, a chain is not ergodic, or no limit was found.
     """
-    fleet, algo = as_fleet(fleet), checked(algo)
+    fleet, algo = as_fleet(fleet), plain(algo)
     require_smooth(algo.policy, fleet.actions)
     problem = algo.problem(fleet, algo.sync_every or 1, runs=1, seed=0)
     field = replace(build_field(problem), radius=None, noisy=False)

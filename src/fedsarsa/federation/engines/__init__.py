@@ -1,77 +1,90 @@
-"""Who runs the rounds. Every engine reproduces the trajectories of ``reference``."""
+"""Who runs the rounds: the registry of engines. Every one reproduces the trajectories of ``reference``."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import ClassVar, Protocol
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any
 
 from fedsarsa import _checks
-from fedsarsa.federation.episodic import EpisodicProblem
-from fedsarsa.federation.problem import Problem, State, Synchronisations
+from fedsarsa.federation.engines.contract import Engine
+from fedsarsa.federation.problem import Problem
+from fedsarsa.worlds.control import ControlFleet
+from fedsarsa.worlds.fleet import Fleet
 from fedsarsa.worlds.gym import GymFleet
 
+__all__ = ["ENGINES", "Engine", "Entry", "build", "resolve"]
 
-class Engine(Protocol):
-    """Trains a problem."""
-
-    name: ClassVar[str]
-
-    def start(self, state: State) -> None:
-        """Draw the first state of every agent, and its first action from Gamma(theta)."""
-        ...
-
-    def advance(self, state: State, steps: int) -> Synchronisations:
-        """Train every run for ``steps`` more steps, in place."""
-        ...
+COMPUTED = (Fleet, ControlFleet)  # worlds that fedsarsa itself moves
 
 
-ENGINES = ("cpu", "gym", "ray", "reference")
+@dataclass(frozen=True)
+class Entry:
+    """What there is to know of an engine before it is built.
+
+    Attributes
+    ----------
+    place : callable
+        Where its class is, "module:class", for a problem.
+    worlds : tuple of types
+        The fleets that it trains.
+    about : str
+        What it is for, in a few words.
+    needs : str or None
+        A package without which it does not work, and the extra of fedsarsa that brings it.
+    """
+
+    place: Callable[[Problem], str]
+    worlds: tuple[type, ...]
+    about: str
+    needs: str | None = None
+
+    @property
+    def missing(self) -> str | None:
+        """Why the engine does not work here; None if it does."""
+        if self.needs is None or find_spec(self.needs) is not None:
+            return None
+        return f"it needs {self.needs}: pip install 'fedsarsa[{self.needs}]'"
+
+
+def _at(place: str) -> Callable[[Problem], str]:
+    return lambda _: f"fedsarsa.federation.engines.{place}"
+
+
+def _compiled(problem: Problem) -> str:
+    """The fast path of finite worlds, or the one step of all worlds."""
+    return f"fedsarsa.federation.engines.{'cpu:CpuEngine' if problem.plain else 'control:ControlEngine'}"
+
+
+ENGINES = {
+    "cpu": Entry(_compiled, COMPUTED, "compiled, on all cores; the fastest one here"),
+    "gym": Entry(
+        _at("gym:GymEngine"), (GymFleet,), "environments of Gymnasium; learning is compiled", "gymnasium"
+    ),
+    "ray": Entry(_at("ray:RayEngine"), COMPUTED, "compiled, a block of agents per core of a cluster", "ray"),
+    "reference": Entry(_at("reference:ReferenceEngine"), COMPUTED, "the specification, in plain NumPy; slow"),
+}
+AUTO = ("cpu", "gym")  # in this order
 
 
 def resolve(name: str, fleet: object = None) -> str:
-    """The engine that ``name`` means: itself, or the fastest one here for ``auto``."""
+    """The engine that ``name`` means for a fleet: itself, or the fastest one here for ``auto``."""
     _checks.choice("engine", name, ("auto", *ENGINES))
-    if isinstance(fleet, GymFleet):
-        if name not in {"auto", "gym"}:
-            raise ValueError(f"engine must be 'gym' or 'auto' for environments of Gymnasium, got {name!r}")
-        return "gym"
-    if name == "gym" and fleet is not None:
-        raise ValueError(f"engine 'gym' is for environments of Gymnasium (GymFleet), got {fleet!r}")
-    return "cpu" if name == "auto" else name
+    able = [one for one, entry in ENGINES.items() if fleet is None or isinstance(fleet, entry.worlds)]
+    if name == "auto":
+        return next((one for one in AUTO if one in able), name)
+    if name not in able:
+        kind = type(fleet).__name__
+        raise ValueError(f"engine {name!r} does not train a {kind}, got {fleet!r}; use {' or '.join(able)}")
+    return name
 
 
-def build(name: str, problem: Problem, threads: int | None) -> Engine:
-    """The engine ``name`` for a problem."""
-    if name == "ray":
-        from fedsarsa.federation.engines.ray import RayEngine
+def build(name: str, problem: Problem, threads: int | None = None, first_agent: int = 0) -> Engine:
+    """The engine ``name`` for a problem.
 
-        return RayEngine(problem, threads)
-    if isinstance(problem, EpisodicProblem):
-        if name == "gym":
-            from fedsarsa.federation.engines.gym import GymEngine
-
-            return GymEngine(problem)
-        if name == "reference":
-            from fedsarsa.federation.engines.control_reference import ControlReference
-
-            return ControlReference(problem)
-        from fedsarsa.federation.engines.control import ControlEngine
-
-        return ControlEngine(problem, threads)
-    if name == "reference":
-        from fedsarsa.federation.engines.reference import ReferenceEngine
-
-        return ReferenceEngine(problem)
-    from fedsarsa.federation.engines.cpu import CpuEngine
-
-    return CpuEngine(problem, threads)
-
-
-@contextmanager
-def closing(engine: Engine) -> Iterator[Engine]:
-    """Close what an engine opened, also after an error."""
-    try:
-        yield engine
-    finally:
-        close = getattr(engine, "close", None)
-        if close is not None:
-            close()
+    ``first_agent`` is the number of the problem's first agent in the federation that it is a part of.
+    """
+    module, _, kind = ENGINES[name].place(problem).partition(":")
+    make: Any = getattr(importlib.import_module(module), kind)
+    built: Engine = make(problem, threads, first_agent)
+    return built

@@ -7,9 +7,10 @@ Only a federation with long rounds and too few runs beside it is split by its ag
 import math
 import os
 import sys
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import fields
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -19,10 +20,17 @@ from numpy.typing import NDArray
 
 from fedsarsa._checks import Floats
 from fedsarsa._numba import U64
+from fedsarsa.federation.engines.contract import Engine
 from fedsarsa.federation.engines.layout import Plan, Stretch, Team
-from fedsarsa.federation.problem import RUNNING, Problem, State, Synchronisations
+from fedsarsa.federation.problem import Problem
+from fedsarsa.federation.servers import Mean
+from fedsarsa.federation.state import RUNNING, Episodes, State, Synchronisations
+from fedsarsa.learning import episodic_layout
 from fedsarsa.learning.boxes import Integers
+from fedsarsa.learning.episodic_layout import Flock, Model
+from fedsarsa.learning.policies import Policy
 from fedsarsa.learning.step_sizes import step_sizes_at
+from fedsarsa.worlds.fleet import Fleet
 
 
 def available_cores() -> int:
@@ -32,21 +40,26 @@ def available_cores() -> int:
     return os.cpu_count() or 1
 
 
-class StretchEngine(ABC):
+class StretchEngine(Engine):
     """Trains stretch by stretch: whole rounds, or a part of one."""
-
-    name: ClassVar[str]
-
-    def __init__(self, problem: Problem) -> None:
-        self.problem = problem
-
-    @abstractmethod
-    def start(self, state: State) -> None:
-        """Draw the first state of every agent, and its first action from Gamma(theta)."""
 
     @abstractmethod
     def train(self, state: State, stretch: Stretch, central: Floats, drift: Floats) -> None:
         """Take all steps of a stretch; ``central`` (R, m, d) and ``drift`` (R, m) record the server's."""
+
+    def combine(self, state: State, before: Floats, stretch: Stretch, k: int, central: Floats) -> None:
+        """Let a server rule other than the mean, which is compiled, end a stretch's k-th round.
+
+        ``before`` (R, d) are the server's parameters before it; ``central`` (R, m, d) records its result.
+        """
+        server = self.problem.server
+        if isinstance(server, Mean) or not stretch.synchronises:
+            return
+        learning = state.failed_at == RUNNING
+        start = server.combine(before[learning], state.theta[learning])
+        start[~np.isfinite(start).all(axis=1)] = np.nan
+        state.central[learning] = central[learning, k] = start
+        state.failed_at[learning & np.isnan(state.central[:, 0])] = stretch.t + (k + 1) * stretch.steps - 1
 
     def advance(self, state: State, steps: int) -> Synchronisations:
         """Train every run for ``steps`` more steps, in place.
@@ -68,19 +81,17 @@ class StretchEngine(ABC):
 
 
 class CompiledEngine(StretchEngine):
-    """Trains whole runs, or the agents of few runs, on ``threads`` threads (all cores if None).
+    """Trains whole runs, or the agents of few runs.
 
-    ``first_agent`` is the number of the problem's first agent in the federation that it is a part of.
     ``long_round`` is the number of agent-steps per thread and round from which on agents are worth splitting.
     """
 
     name: ClassVar[str] = "cpu"
     long_round: ClassVar[int]
+    threads: int
 
-    def __init__(self, problem: Problem, threads: int | None, first_agent: int) -> None:
-        super().__init__(problem)
-        self.threads = threads or available_cores()
-        self.first_agent = U64(first_agent)
+    def __init__(self, problem: Problem, threads: int | None = None, first_agent: int = 0) -> None:
+        super().__init__(problem, threads or available_cores(), U64(first_agent))
 
     @abstractmethod
     def train_by_runs(
@@ -107,6 +118,7 @@ class CompiledEngine(StretchEngine):
         step_sizes = self.step_sizes(stretch.t, stretch.rounds * stretch.steps)
         work = self.problem.agents * self.problem.runs * stretch.steps
         split = self.problem.runs < self.threads and work >= self.long_round * self.threads
+        split |= not isinstance(self.problem.server, Mean)  # the others see all agents after every round
         with announced():
             train = self.train_by_agents if split else self.train_by_runs
             train(state, step_sizes, stretch, central, drift)
@@ -125,6 +137,34 @@ class CompiledEngine(StretchEngine):
             pass
 
 
+def rows_of(episodes: Episodes, actions: NDArray[np.uint32], runs: slice) -> Flock:
+    """The rows of the lanes of some runs: views on the state."""
+    rows = {}
+    for field in fields(episodes):
+        if field.name not in {"physical", "stopped_at"}:
+            own = getattr(episodes, field.name)[runs]
+            lanes = own.shape[0] * own.shape[1]
+            rows[field.name] = own.reshape(lanes if own.ndim == 2 else (lanes, own.shape[2]))
+    if rows["live_count"].ndim == 2:  # no traces
+        rows["live_count"] = rows["live_count"].reshape(0)
+    return Flock(actions=actions[runs].reshape(-1), **rows)
+
+
+def model_of(problem: Problem, policy: Policy | None = None) -> Model:
+    """What compiled steps read of a problem, with its own policy or another."""
+    fleet = problem.fleet
+    return episodic_layout.model(
+        problem.features,
+        policy or problem.policy,
+        problem.candidates,
+        problem.order,
+        problem.action_bounds,
+        fleet.discount,
+        problem.step,
+        fleet.states if isinstance(fleet, Fleet) else 1,
+    )
+
+
 def plan_of(problem: Problem, world: NDArray[np.integer], cached: bool = False) -> Plan:
     """What does not change while training, where ``world`` (N,) are the agents' worlds."""
     return Plan(
@@ -135,7 +175,7 @@ def plan_of(problem: Problem, world: NDArray[np.integer], cached: bool = False) 
         offset=-1.0 if problem.average_offset is None else float(problem.average_offset),
         seed=U64(problem.seed),
         cached=cached,
-        redraws=problem.redraw_actions,
+        redraws=problem.step.redraw_actions,
     )
 
 

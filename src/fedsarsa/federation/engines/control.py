@@ -1,49 +1,45 @@
-"""The compiled engine for control worlds: a run is a thread's."""
+"""The compiled engine for control worlds, and for every step that the fast one of finite worlds has not."""
+
+from functools import cache
 
 import numpy as np
 
 from fedsarsa._checks import Floats
-from fedsarsa.federation import episodic
 from fedsarsa.federation.engines import control_lanes, server
 from fedsarsa.federation.engines.compiled import (
     ALL,
     CompiledEngine,
     announced,
     first_failures,
+    model_of,
     plan_of,
+    rows_of,
     server_team,
 )
-from fedsarsa.federation.engines.control_lanes import Bench, Control, Herd
+from fedsarsa.federation.engines.control_lanes import FINITE, Bench, Control, Herd
 from fedsarsa.federation.engines.layout import Stretch
-from fedsarsa.federation.episodic import EpisodicProblem
-from fedsarsa.federation.problem import RUNNING, State
-from fedsarsa.learning.boxes import Integers
+from fedsarsa.federation.problem import Problem
+from fedsarsa.federation.state import RUNNING, State
+from fedsarsa.learning.boxes import BoxMap, Integers
 from fedsarsa.learning.episodic_layout import desk
+from fedsarsa.learning.features import OneHot
+from fedsarsa.learning.policies import Greedy
+from fedsarsa.learning.tables import Tables, tabulate
 from fedsarsa.worlds.control import ControlFleet
 from fedsarsa.worlds.control.world import pack
+from fedsarsa.worlds.finite import FiniteMDP
+from fedsarsa.worlds.fleet import Fleet
 
 
 class ControlEngine(CompiledEngine):
-    """Trains a problem on ``threads`` threads (all cores unless given).
-
-    ``first_agent`` is the number of the problem's first agent in the federation that it is a part of.
-    """
+    """Trains a problem."""
 
     long_round = 2_000
-    problem: EpisodicProblem
 
-    def __init__(self, problem: EpisodicProblem, threads: int | None = None, first_agent: int = 0) -> None:
-        fleet = problem.fleet
-        assert isinstance(fleet, ControlFleet)
+    def __init__(self, problem: Problem, threads: int | None = None, first_agent: int = 0) -> None:
         super().__init__(problem, threads, first_agent)
-        self.model = problem.model()
-        self.control = Control(
-            kind=fleet.world.kind,
-            physics=pack(fleet.worlds),
-            limits=np.array([world.time_limit for world in fleet]),
-            steps=problem.steps,
-            bins=problem.bins,
-        )
+        with announced():
+            self.model, self.control = model_of(problem), control_of(problem)
         self.plan = plan_of(problem, np.arange(problem.agents))
 
     def start(self, state: State) -> None:
@@ -103,9 +99,11 @@ class ControlEngine(CompiledEngine):
 
             self.share_out(steps, range(self.threads))
             benches[0].failed_at[:] = first_failures([bench.failed_at for bench in benches])
+            before = state.central.copy()
             server.settle(
                 self.plan, team, stretch, k, benches[0].failed_at, benches[0].spread, central, drift
             )
+            self.combine(state, before, stretch, k, central)
 
     def local_steps(self, state: State, step_sizes: Floats, stretch: Stretch) -> Integers:
         """A round, or a part of one, without its server, in place; when each run failed in it, (R,)."""
@@ -128,8 +126,41 @@ class ControlEngine(CompiledEngine):
         theta, progress, physical = state.theta[runs], state.progress[runs], state.episodes.physical[runs]
         lanes = theta.shape[0] * theta.shape[1]
         return Herd(
-            flock=episodic.flock(state.episodes, state.actions, runs),
-            physical=physical.reshape(lanes, -1),
+            flock=rows_of(state.episodes, state.actions, runs),
+            states=state.states[runs].reshape(-1),
+            physical=physical.reshape(lanes, physical.shape[2]),
             theta=theta.reshape(lanes, -1),
             progress=progress.reshape(lanes, progress.shape[2]),
         )
+
+
+def control_of(problem: Problem) -> Control:
+    """The worlds of a problem, as kernels read them."""
+    fleet, agents = problem.fleet, problem.agents
+    if isinstance(fleet, Fleet):
+        assert not isinstance(problem.features, BoxMap)
+        return Control(
+            kind=FINITE,
+            physics=np.empty((agents, 0)),
+            limits=np.full(agents, np.iinfo(np.int64).max),  # they never end
+            steps=problem.steps,
+            bins=problem.bins,
+            tables=tabulate(fleet, problem.features, problem.policy),
+            world=fleet.world_of.astype(np.uint64),
+        )
+    assert isinstance(fleet, ControlFleet)
+    return Control(
+        kind=fleet.world.kind,
+        physics=pack(fleet.worlds),
+        limits=np.array([world.time_limit for world in fleet]),
+        steps=problem.steps,
+        bins=problem.bins,
+        tables=no_tables(),
+        world=np.empty(0, np.uint64),
+    )
+
+
+@cache
+def no_tables() -> Tables:
+    """Tables of a world with one state, where kernels read none."""
+    return tabulate(Fleet([FiniteMDP(np.ones((1, 1, 1)), np.zeros(1))]), OneHot().on(1, 1), Greedy())

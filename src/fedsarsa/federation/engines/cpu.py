@@ -3,7 +3,7 @@
 import numpy as np
 
 from fedsarsa._checks import Floats
-from fedsarsa.federation.engines import lanes
+from fedsarsa.federation.engines import lanes, server
 from fedsarsa.federation.engines.compiled import (
     CompiledEngine,
     announced,
@@ -12,7 +12,8 @@ from fedsarsa.federation.engines.compiled import (
     server_team,
 )
 from fedsarsa.federation.engines.layout import Lanes, Stretch, Team, room
-from fedsarsa.federation.problem import RUNNING, Problem, State
+from fedsarsa.federation.problem import Problem
+from fedsarsa.federation.state import RUNNING, State
 from fedsarsa.learning.boxes import Integers
 from fedsarsa.learning.features import Aggregation
 from fedsarsa.learning.policies import Softmax
@@ -23,10 +24,7 @@ CACHE_COST = 64  # parameters per step of a round whose softmax is still worth h
 
 
 class CpuEngine(CompiledEngine):
-    """Trains a problem on ``threads`` threads (all cores unless given).
-
-    ``first_agent`` is the number of the problem's first agent in the federation that it is a part of.
-    """
+    """Trains a problem."""
 
     long_round = 20_000
 
@@ -96,7 +94,11 @@ class CpuEngine(CompiledEngine):
 
             self.share_out(steps, range(self.threads))
             rooms[0].failed_at[:] = first_failures([own.failed_at for own in rooms])
-            lanes.settle(tables, plan, team, stretch, k, rooms[0], central, drift)
+            before = state.central.copy()
+            own = rooms[0]
+            server.settle(plan, team, stretch, k, own.failed_at, own.spread, central, drift)
+            self.combine(state, before, stretch, k, central)
+            lanes.weigh_central(tables, plan, team, stretch, own)
 
     def local_steps(self, state: State, step_sizes: Floats, stretch: Stretch) -> Integers:
         """A round, or a part of one, without its server, in place; when each run failed in it, (R,)."""

@@ -9,12 +9,13 @@ import warnings
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedsarsa._checks import Floats
 from fedsarsa._numba import U64, resolved
-from fedsarsa.federation import episodic
 from fedsarsa.federation.engines import gym_lanes
-from fedsarsa.federation.engines.compiled import announced, available_cores
+from fedsarsa.federation.engines.compiled import announced, available_cores, model_of, rows_of
+from fedsarsa.federation.engines.contract import Engine
 from fedsarsa.federation.engines.gym_lanes import (
     BROKEN,
     LOST,
@@ -24,31 +25,29 @@ from fedsarsa.federation.engines.gym_lanes import (
     TERMINATED,
     TRUNCATED,
 )
-from fedsarsa.federation.engines.reference import project
 from fedsarsa.federation.engines.stepping import LATER, Failure, Stepper, stepper
 from fedsarsa.federation.engines.vectors import Vectors
-from fedsarsa.federation.episodic import Episodes, EpisodicProblem
-from fedsarsa.federation.problem import RUNNING, State, Synchronisations, average
+from fedsarsa.federation.problem import Problem
+from fedsarsa.federation.servers.mean import among, average
+from fedsarsa.federation.state import RUNNING, Episodes, State, Synchronisations
 from fedsarsa.learning import random
 from fedsarsa.learning.episodic_layout import desk
 from fedsarsa.learning.step_sizes import step_sizes_at
 from fedsarsa.worlds.gym import GymFleet
 
 
-class GymEngine:
-    """Trains in environments of Gymnasium. ``state.reports`` tells of agents that stopped.
-
-    ``first_agent`` is the number of the problem's first agent in the federation that it is a part of.
-    """
+class GymEngine(Engine):
+    """Trains in environments of Gymnasium, on one thread. ``state.reports`` tells of agents that stopped."""
 
     name: ClassVar[str] = "gym"
+    can_be_saved: ClassVar[bool] = False
+    first_steps: ClassVar[int] = 1  # environments may take seconds each  # type: ignore[assignment]
 
-    def __init__(self, problem: EpisodicProblem, first_agent: int = 0) -> None:
+    def __init__(self, problem: Problem, threads: int | None = None, first_agent: int = 0) -> None:
         assert isinstance(problem.fleet, GymFleet)
-        self.problem = problem
-        self.first_agent = first_agent
+        super().__init__(problem, threads, first_agent)
         self.fleet = problem.fleet
-        self.model = problem.model()
+        self.model = model_of(problem)
         self.desk = desk(self.model)
         self.stepper: Stepper | None = None
         self.observed = len(self.fleet.bounds[0])
@@ -60,6 +59,11 @@ class GymEngine:
         lanes = problem.runs * problem.agents
         self.rewards = np.zeros(lanes)
         self.first, self.begins = np.zeros((lanes, self.observed)), np.zeros(lanes, np.bool)
+
+    @property
+    def opened(self) -> bool:  # type: ignore[override]
+        """Whether there are environments."""
+        return self.stepper is not None
 
     def start(self, state: State) -> None:
         """Make every environment, and begin every agent's first episode."""
@@ -73,7 +77,7 @@ class GymEngine:
             Vectors(worlds) if self.fleet.vector else stepper(worlds, self.fleet.processes, available_cores())
         )
         held = _held(state)
-        flock = episodic.flock(held, state.actions, slice(None))
+        flock = rows_of(held, state.actions, slice(None))
         flock.elapsed[:], flock.gain[:], flock.trace[:], flock.live_count[:] = 0, 0.0, 0.0, 0
         lanes = np.flatnonzero(held.stopped_at.reshape(-1) == RUNNING).tolist()
         answers = self.stepper.reset(lanes, [self._seed(lane, t) for lane in lanes])
@@ -141,14 +145,13 @@ class GymEngine:
         with announced():
             for k, t in enumerate(times.tolist()):
                 if problem.average_offset is not None:
-                    state.weighted_sum += (problem.average_offset + t) * state.central
+                    mean = self._mean(state, self._present(state, t))[1]
+                    state.weighted_sum += (problem.average_offset + t) * mean
                 self._step(state, flock, t, step_sizes[k])
                 synchronises = problem.sync_every is not None and (t + 1) % problem.sync_every == 0
                 if synchronises:
                     drifts.append(self._synchronise(state, t))
                     rounds.append(state.central.copy())
-                elif problem.average_offset is not None or t + 1 == problem.steps:
-                    self._average(state, self._weights(state, t))
         state.t += steps
         shape = (len(rounds), problem.runs)
         return Synchronisations(
@@ -169,7 +172,7 @@ class GymEngine:
 
     def _prepare(self, state: State) -> Any:
         """Look at a state as ``gym_lanes.learn`` sees it, compiled for it; what its lanes hold."""
-        flock = episodic.flock(_held(state), state.actions, slice(None))
+        flock = rows_of(_held(state), state.actions, slice(None))
         size = len(flock.elapsed)
         self.theta, self.progress = (
             state.theta.reshape(size, -1),
@@ -195,6 +198,11 @@ class GymEngine:
         lanes, rewards, ends, seen = self.lanes, self.rewards, self.ends, self.seen
         if not lanes:
             return
+        if self.problem.step.redraw_actions:
+            agents, first_agent = self.problem.agents, U64(self.first_agent)
+            gym_lanes.redraw(
+                self.model, flock, self.theta, ends, agents, first_agent, self.seed, U64(t), self.desk
+            )
         several, expected = self.observed > 1, self.observed if self.flat else None
         ended: list[int] = []
         for lane, answer in zip(lanes, self.stepper.step(lanes, self.answer(flock, lanes)), strict=True):
@@ -280,29 +288,26 @@ class GymEngine:
         failed = (self.ends == OVERFLOWN).reshape(self.problem.runs, -1).any(axis=1)
         self._fail(state, failed, t)
 
-    def _weights(self, state: State, t: int) -> Floats:
-        """The server's weights (R, N) after step ``t``; zero for a run in which nobody learned."""
+    def _present(self, state: State, t: int) -> NDArray[np.bool]:
+        """Whose learning counts in the round of step ``t``, (R, N)."""
         begun = t - t % self.problem.sync_every if self.problem.sync_every is not None else 0
-        learned = _held(state).taught(begun)
-        weights = np.where(learned, self.problem.weights, 0.0)
-        total = weights.sum(axis=1, keepdims=True)
-        shared = np.divide(weights, total, out=np.zeros_like(weights), where=total > 0)
-        return np.where(learned.all(axis=1, keepdims=True), weights, shared)
+        return _held(state).taught(begun)
 
-    def _average(self, state: State, weights: Floats) -> None:
-        """The weighted average of every run in which somebody learned."""
-        for run in np.flatnonzero(weights.any(axis=1)).tolist():
-            state.central[run] = average(weights[run], state.theta[run])
+    def _mean(self, state: State, present: NDArray[np.bool]) -> tuple[Floats, Floats]:
+        """The weights (R, N) of the agents ``present``, and their mean (R, d)."""
+        weights = among(self.problem.weights, present)
+        mean = average(weights, state.theta)
+        return weights, np.where(weights.any(axis=1, keepdims=True), mean, state.central)
 
     def _synchronise(self, state: State, t: int) -> Floats:
-        """Average, project and broadcast; the drift of every run."""
-        weights = self._weights(state, t)
-        self._average(state, weights)
-        spread = np.sum((state.theta - state.central[:, None]) ** 2, axis=2)
-        drift: Floats = np.where(state.failed_at == RUNNING, (spread * weights).sum(axis=1), np.nan)
-        for run in np.flatnonzero(state.failed_at == RUNNING).tolist():
-            state.central[run] = project(state.central[run], self.problem.radius)
-            state.theta[run] = state.central[run]
+        """Combine and broadcast; the drift of every run."""
+        present, learning = self._present(state, t), state.failed_at == RUNNING
+        weights, mean = self._mean(state, present)
+        spread = np.sum((state.theta - mean[:, None]) ** 2, axis=2)
+        drift: Floats = np.where(learning, (spread * weights).sum(axis=1), np.nan)
+        start = self.problem.server.combine(state.central, state.theta, present)
+        state.central[learning] = start[learning]
+        state.theta[learning] = start[learning, None]
         self._fail(state, ~np.isfinite(state.central).all(axis=1), t)
         return drift
 
@@ -322,7 +327,7 @@ class GymEngine:
             self.stepper = None
 
 
-def _answering(problem: EpisodicProblem, fleet: GymFleet) -> Any:
+def _answering(problem: Problem, fleet: GymFleet) -> Any:
     """How lanes' actions are said to their environments."""
     space = fleet.action_space
     if problem.features.joint:

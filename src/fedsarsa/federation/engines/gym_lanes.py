@@ -31,7 +31,26 @@ def begin(
     """First actions of the episodes that ``lanes`` begin after step ``t``."""
     for lane in lanes:
         run, agent = U64(lane // agents), first_agent + U64(lane % agents)
-        episodic.begin(model, flock, lane, theta[lane], seed, run, agent, U64(t), desk)
+        episodic.begin(model, flock, lane, theta[lane], seed, run, agent, lane % agents, U64(t), desk)
+
+
+@kernel
+def redraw(
+    model: Model,
+    flock: Flock,
+    theta: Floats,
+    ends: NDArray[np.uint8],
+    agents: int,
+    first_agent: int,
+    seed: int,
+    t: int,
+    desk: Desk,
+) -> None:
+    """Draw the actions to execute at step ``t`` anew, in the lanes that have not stopped."""
+    for lane in range(len(ends)):
+        if ends[lane] != STOPPED:
+            run, agent = U64(lane // agents), first_agent + U64(lane % agents)
+            episodic.redraw(model, flock, lane, theta[lane], seed, run, agent, lane % agents, U64(t), desk)
 
 
 @kernel
@@ -87,6 +106,7 @@ def learn(
             seed,
             run,
             agent,
+            lane % agents,
             U64(t),
             word,
             desk,
@@ -101,7 +121,9 @@ def learn(
                     flock.seen[lane, i] = first[lane, i]
                     finite &= math.isfinite(first[lane, i])
                 if finite:
-                    episodic.begin(model, flock, lane, theta[lane], seed, run, agent, U64(t), desk)
+                    episodic.begin(
+                        model, flock, lane, theta[lane], seed, run, agent, lane % agents, U64(t), desk
+                    )
                 else:
                     ends[lane] = LOST
                     unsound += 1

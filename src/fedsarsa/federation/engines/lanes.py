@@ -8,7 +8,7 @@ phase of a step together, and the processor always finds independent work:
         enter                          pairs, parameters, softmax caches of the block
         draw                           random numbers of the block for 16 steps at once
         move, refresh, act, update     for every step: next states, caches, next actions, parameters
-      settle                         for every run: average, project, record
+      settle, weigh_central          for every run: average, project, record; softmax caches
 
 What a lane computes does not depend on the lanes beside it.
 """
@@ -20,7 +20,7 @@ from fedsarsa._numba import U64, kernel, piece
 from fedsarsa.federation.engines import server
 from fedsarsa.federation.engines.exponential import exponentials
 from fedsarsa.federation.engines.layout import AHEAD, BLOCK, Lanes, Plan, Room, Stretch, Team
-from fedsarsa.federation.problem import RUNNING
+from fedsarsa.federation.state import RUNNING
 from fedsarsa.learning import choice, random, sarsa
 from fedsarsa.learning.tables import Tables
 from fedsarsa.worlds import alias
@@ -38,7 +38,7 @@ def start(tables: Tables, plan: Plan, team: Team, lanes: Lanes, room: Room) -> N
         place = run * agents + agent
         s = sarsa.first_state(tables, U64(plan.world[agent]), first)
         team.states[place] = s
-        team.actions[place] = choice.direct(
+        team.actions[place] = sarsa.direct(
             tables,
             team.theta,
             place * tables.dim,
@@ -64,7 +64,8 @@ def train(
     """All steps of a stretch; ``central`` (R, m, d) and ``drift`` (R, m) record its synchronisations."""
     for k in range(stretch.rounds):
         local_steps(tables, plan, team, lanes, 0, len(lanes.run), step_sizes, stretch, k, room)
-        settle(tables, plan, team, stretch, k, room, central, drift)
+        server.settle(plan, team, stretch, k, room.failed_at, room.spread, central, drift)
+        weigh_central(tables, plan, team, stretch, room)
 
 
 @kernel
@@ -180,7 +181,7 @@ def redraw(
         agent = team.first_agent + lanes.agent[first + h]
         word, _ = random.words(plan.seed, run, agent, now)
         uniform = random.uniform(word)
-        room.actions[h] = choice.direct(
+        room.actions[h] = sarsa.direct(
             tables, team.theta, room.origin[h], room.states[h], uniform, room.values, room.weights
         )
 
@@ -209,9 +210,12 @@ def act(tables: Tables, plan: Plan, team: Team, count: int, at: int, room: Room)
     for h in range(count):
         uniform = room.uniforms[at + h]
         row = h * tables.dim + tables.rows[room.next_states[h]] * tables.width
-        total = choice.total(tables, room.masses, row)
-        if choice.TRUST_LOW < total < choice.TRUST_HIGH:
-            room.next_actions[h] = choice.select(tables, room.masses, row, uniform * total)
+        total = sarsa.total(tables, room.masses, row)
+        if sarsa.TRUST_LOW < total < sarsa.TRUST_HIGH:
+            target = uniform * total
+            group, below = choice.select(room.masses, row, tables.width, target)
+            share = (target - below) / room.masses[row + group]
+            room.next_actions[h] = sarsa.member(tables, group, share)
         else:
             room.next_actions[h] = directly(tables, team, h, uniform, room)
 
@@ -219,7 +223,7 @@ def act(tables: Tables, plan: Plan, team: Team, count: int, at: int, room: Room)
 @piece
 def directly(tables: Tables, team: Team, h: int, uniform: float, room: Room) -> int:
     """The next action of lane ``h`` from its parameters."""
-    return choice.direct(
+    return sarsa.direct(
         tables, team.theta, room.origin[h], room.next_states[h], uniform, room.values, room.weights
     )
 
@@ -294,11 +298,11 @@ def move_densely(tables: Tables, team: Team, h: int, change: float, rest: float,
 def refresh(tables: Tables, count: int, room: Room) -> None:
     """Bring the masses up to date with the parameters that the last ``update`` changed."""
     for h in range(U64(BLOCK)):
-        room.exponents[h] = (room.updated[h] - room.base[h]) / tables.parameter
+        room.exponents[h] = (room.updated[h] - room.base[h]) / tables.choice.parameter
     exponentials(room.exponents, U64(BLOCK), room.bits, room.power, room.exponentials)
     for h in range(count):
         group = room.groups[h]
-        mass = tables.counts[group] * room.exponentials[h]
+        mass = tables.choice.counts[group] * room.exponentials[h]
         room.masses[h * tables.dim + room.rows[h] * tables.width + group] = mass
 
 
@@ -308,25 +312,15 @@ def weigh_all(
 ) -> None:
     """The masses count * exp((theta - base) / temperature) of all parameters."""
     for j in range(tables.dim):
-        room.exponents[j] = (theta[start + j] - base) / tables.parameter
+        room.exponents[j] = (theta[start + j] - base) / tables.choice.parameter
     exponentials(room.exponents, tables.dim, room.bits, room.power, room.exponentials)
     for j in range(tables.dim):
-        masses[at + j] = tables.counts[j % tables.width] * room.exponentials[j]
+        masses[at + j] = tables.choice.counts[j % tables.width] * room.exponentials[j]
 
 
 @kernel
-def settle(
-    tables: Tables,
-    plan: Plan,
-    team: Team,
-    stretch: Stretch,
-    k: int,
-    room: Room,
-    central: Floats,
-    drift: Floats,
-) -> None:
-    """End a stretch's k-th round at the server, and weigh the broadcast parameters once for all lanes."""
-    server.settle(plan, team, stretch, k, room.failed_at, room.spread, central, drift)
+def weigh_central(tables: Tables, plan: Plan, team: Team, stretch: Stretch, room: Room) -> None:
+    """Weigh the parameters that the server broadcasts once for all lanes."""
     if not (plan.cached and stretch.synchronises):
         return
     for run in range(len(team.failed_at)):

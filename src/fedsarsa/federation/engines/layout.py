@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedsarsa._checks import Floats
-from fedsarsa.federation.problem import RUNNING
+from fedsarsa.federation.state import RUNNING
 from fedsarsa.learning.tables import Tables
 
 BLOCK = 16  # lanes that take a phase together

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from fedsarsa._checks import Floats
 from fedsarsa._ray import RETRIES, check_version, connect, ray, reason
 from fedsarsa._version import __version__
+from fedsarsa.federation import engines
 from fedsarsa.federation.engines import server
 from fedsarsa.federation.engines.compiled import (
     ALL,
@@ -28,11 +29,10 @@ from fedsarsa.federation.engines.compiled import (
     server_team,
     stretch_of,
 )
-from fedsarsa.federation.engines.control import ControlEngine
-from fedsarsa.federation.engines.cpu import CpuEngine
 from fedsarsa.federation.engines.layout import Stretch
-from fedsarsa.federation.episodic import EpisodicProblem
-from fedsarsa.federation.problem import Problem, State, first_state
+from fedsarsa.federation.problem import Problem
+from fedsarsa.federation.servers import Mean
+from fedsarsa.federation.state import State, first_state
 from fedsarsa.learning.boxes import Integers
 
 PATIENCE = 5.0  # seconds after which it is said what is waited for
@@ -84,8 +84,9 @@ class Block:
     def _awake(self, held: list[Any]) -> None:
         if not hasattr(self, "engine"):
             self.problem: Problem = ray.get(held[0])
-            kind: Any = ControlEngine if isinstance(self.problem, EpisodicProblem) else CpuEngine
-            self.engine: CompiledEngine = kind(self.problem, threads=1, first_agent=self.first_agent)
+            engine = engines.build("cpu", self.problem, threads=1, first_agent=self.first_agent)
+            assert isinstance(engine, CompiledEngine)
+            self.engine = engine
             self.room = first_state(self.problem, np.zeros(self.problem.features.dim))
 
     def _state(self, part: Part, t: int) -> State:
@@ -106,8 +107,8 @@ class RayEngine(StretchEngine):
 
     name: ClassVar[str] = "ray"
 
-    def __init__(self, problem: Problem, threads: int | None = None) -> None:
-        super().__init__(problem)
+    def __init__(self, problem: Problem, threads: int | None = None, first_agent: int = 0) -> None:
+        super().__init__(problem, threads, first_agent)
         connect()
         cores = int(ray.cluster_resources().get("CPU", 1))  # type: ignore[no-untyped-call]
         blocks = max(1, min(threads or cores, problem.agents))
@@ -163,7 +164,9 @@ class RayEngine(StretchEngine):
                 say_if_late(calls, COMPILING)
                 self.awake = True
             failed_at = self._take(state, calls, t)
+            before = state.central.copy()
             server.settle(self.plan, team, stretch, k, failed_at, spread, central, drift)
+            self.combine(state, before, stretch, k, central)
 
     def _meet(self) -> None:
         """Wait until every actor is there, with a word if that takes long, and has the same fedsarsa."""
@@ -233,9 +236,13 @@ def put(arrays: dict[str, NDArray[Any]], state: State, agents: slice) -> None:
 
 def _cut(problem: Problem, part: slice) -> Problem:
     """The problem of some agents."""
+    behaviour = problem.step.behaviour
+    if len(behaviour) > 1:
+        behaviour = behaviour[part]
     return replace(
         problem,
         fleet=problem.fleet[part],
         schedule_of=problem.schedule_of[part],
-        weights=problem.weights[part],
+        server=Mean(),  # the server is here
+        step=replace(problem.step, behaviour=behaviour),
     )

@@ -5,7 +5,7 @@ import math
 from fedsarsa._checks import Floats
 from fedsarsa._numba import U64, kernel, piece
 from fedsarsa.federation.engines.layout import Plan, Stretch, Team
-from fedsarsa.federation.problem import RUNNING
+from fedsarsa.federation.state import RUNNING
 from fedsarsa.learning.boxes import Integers
 
 
@@ -32,10 +32,9 @@ def settle(
         if stretch.ends and team.failed_at[run] == RUNNING and failed_at[run] == RUNNING:
             if team.progress.size > 0:
                 gather(plan, team, begun, end - begun, run)
-            distance = mean(plan, team, run, stretch.synchronises, spread)
             if stretch.synchronises:
+                drift[run, k] = mean(plan, team, run, spread)
                 project(average, plan.radius)
-                drift[run, k] = distance
                 if not all_finite(average):
                     failed_at[run] = end - 1
         if team.failed_at[run] == RUNNING and failed_at[run] != RUNNING:
@@ -50,7 +49,7 @@ def settle(
 
 
 @piece
-def mean(plan: Plan, team: Team, run: int, measures: bool, spread: Floats) -> float:
+def mean(plan: Plan, team: Team, run: int, spread: Floats) -> float:
     """Average the local parameters into ``central``; return the mean squared distance from it."""
     average = team.central[run]
     agents, dim = len(plan.world), len(average)
@@ -61,17 +60,16 @@ def mean(plan: Plan, team: Team, run: int, measures: bool, spread: Floats) -> fl
         weight, at = plan.weights[agent], U64(origin + agent * dim)
         for j in range(dim):
             average[j] += weight * team.theta[at + U64(j)]
+    # Squares are summed over agents first: that loop compiles to vector instructions.
+    for j in range(dim):
+        spread[j] = 0.0
+    for agent in range(agents):
+        weight, at = plan.weights[agent], U64(origin + agent * dim)
+        for j in range(dim):
+            spread[j] += weight * (team.theta[at + U64(j)] - average[j]) ** 2
     total = 0.0
-    if measures:
-        # Squares are summed over agents first: that loop compiles to vector instructions.
-        for j in range(dim):
-            spread[j] = 0.0
-        for agent in range(agents):
-            weight, at = plan.weights[agent], U64(origin + agent * dim)
-            for j in range(dim):
-                spread[j] += weight * (team.theta[at + U64(j)] - average[j]) ** 2
-        for j in range(dim):
-            total += spread[j]
+    for j in range(dim):
+        total += spread[j]
     return total
 
 

@@ -1,0 +1,51 @@
+"""What an engine must be able to do."""
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+from fedsarsa.federation.problem import Problem
+from fedsarsa.federation.state import State, Synchronisations
+
+FIRST_STRETCH = 100_000  # agent-steps of compiled worlds, before it is known how long they take
+
+
+class Engine(ABC):
+    """Trains a problem on ``threads`` threads, all cores if None.
+
+    Attributes
+    ----------
+    first_agent : int
+        The number of the problem's first agent in the federation that it is a part of.
+    can_be_saved : bool
+        Whether a `State` is all that training goes on from; environments of Gymnasium have their own.
+    opened : bool
+        Whether what the engine needs to train, such as environments, is there.
+    """
+
+    name: ClassVar[str]
+    can_be_saved: ClassVar[bool] = True
+    opened: bool = True
+
+    def __init__(self, problem: Problem, threads: int | None = None, first_agent: int = 0) -> None:
+        self.problem, self.threads, self.first_agent = problem, threads, first_agent
+
+    @property
+    def first_steps(self) -> int:
+        """Steps to take at first, before it is known how long they take."""
+        return max(1, FIRST_STRETCH // (self.problem.agents * self.problem.runs))
+
+    @abstractmethod
+    def start(self, state: State) -> None:
+        """Draw the first state of every agent, and its first action."""
+
+    @abstractmethod
+    def advance(self, state: State, steps: int) -> Synchronisations:
+        """Train every run for ``steps`` more steps, in place."""
+
+    def warm(self, state: State) -> None:
+        """Compile all that training calls; ``state`` is of no use afterwards."""
+        self.start(state)
+        self.advance(state, 1)
+
+    def close(self) -> None:  # noqa: B027  # most have nothing to close
+        """Give back what the engine holds; it can start again."""

@@ -1,0 +1,77 @@
+"""The weighted mean, projected on a ball: the server of Algorithm ``alg``."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fedsarsa import _checks
+from fedsarsa._checks import Floats
+from fedsarsa.federation.servers.projection import checked_radius, project
+
+
+@dataclass(frozen=True, eq=False)
+class Mean:
+    """The weighted mean of the agents' parameters.
+
+    Parameters
+    ----------
+    weights : (N,) array, optional
+        They sum to one; 1/N unless given. Where agents are missing, those of the others are scaled up.
+    radius : float, optional
+        G-bar, the radius of the ball on which the mean is projected; no projection unless given.
+
+    Examples
+    --------
+    >>> import fedsarsa as fs
+    >>> algo = fs.FedSARSA(server=fs.servers.Mean(weights=[0.5, 0.25, 0.25], radius=10.0))
+    """
+
+    weights: ArrayLike | None = None
+    radius: float | None = None
+
+    fewest = 1
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "radius", checked_radius(self.radius))
+        if self.weights is not None:
+            weights = _checks.distribution("weights", self.weights)
+            if weights.ndim != 1:
+                raise ValueError(f"weights must have shape (N,), got {weights.shape}")
+            object.__setattr__(self, "weights", weights)
+
+    def combine(self, before: Floats, after: Floats, present: NDArray[np.bool] | None = None) -> Floats:
+        """The next start (R, d) from the last one (R, d) and the agents' parameters (R, N, d)."""
+        weights = among(weights_of(self, after.shape[1]), present)
+        mean = average(weights, after)
+        return project(np.where(weights.any(axis=-1, keepdims=True), mean, before), self.radius)
+
+
+def weights_of(server: object, agents: int) -> Floats:
+    """The weights (N,) of a server's mean; 1/N where it has none."""
+    given = getattr(server, "weights", None)
+    weights = np.full(agents, 1 / agents) if given is None else np.asarray(given)
+    if weights.shape != (agents,):
+        raise ValueError(f"weights must have shape ({agents},), got {weights.shape}")
+    return weights
+
+
+def among(weights: Floats, present: NDArray[np.bool] | None) -> Floats:
+    """Weights (N,) scaled up for the agents ``present`` (R, N); zero in a run in which nobody is."""
+    if present is None:
+        return weights
+    kept = np.where(present, weights, 0.0)
+    total = kept.sum(axis=1, keepdims=True)
+    shared = np.divide(kept, total, out=np.zeros_like(kept), where=total > 0)
+    return np.where(present.all(axis=1, keepdims=True), kept, shared)
+
+
+def average(weights: Floats, theta: Floats) -> Floats:
+    """Weighted average (..., d) of parameters (..., N, d), summed agent by agent in their order.
+
+    Every engine sums in this order, so that parameters equal in one engine are equal in all.
+    """
+    total = np.zeros((*theta.shape[:-2], theta.shape[-1]))
+    for agent in range(theta.shape[-2]):
+        total += weights[..., agent, None] * theta[..., agent, :]
+    return total

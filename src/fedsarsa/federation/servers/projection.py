@@ -1,0 +1,61 @@
+"""What several server rules do: project on a ball, and combine only the agents that took part."""
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedsarsa import _checks
+from fedsarsa._checks import Floats
+
+
+def checked_radius(radius: float | None) -> float | None:
+    """``radius`` if it is positive, or None."""
+    return None if radius is None else _checks.positive("radius", radius)
+
+
+def project(theta: Floats, radius: float | None) -> Floats:
+    """The nearest point of the ball of ``radius`` around 0, for every vector of ``theta`` (..., d)."""
+    if radius is None:
+        return theta
+    largest = np.abs(theta).max(axis=-1, keepdims=True)
+    # Squares of theta could overflow, so its largest entry is taken out.
+    scaled = np.divide(theta, largest, out=np.zeros_like(theta), where=largest > 0)
+    norm = largest * np.sqrt(np.sum(scaled**2, axis=-1, keepdims=True))
+    return np.where(
+        norm > radius, theta * np.divide(radius, norm, where=norm > 0, out=np.ones_like(norm)), theta
+    )
+
+
+def of_present(
+    rule: Callable[[Floats], Floats],
+    fewest: int,
+    before: Floats,
+    after: Floats,
+    present: NDArray[np.bool] | None,
+) -> Floats:
+    """Apply ``rule``, (..., n, d) -> (..., d), to the agents that took part.
+
+    Parameters
+    ----------
+    fewest : int
+        Agents that the rule needs. Where fewer took part, the server keeps its parameter.
+    before : (R, d)
+        The server's parameter before the round.
+    after : (R, N, d)
+        The agents' parameters after it.
+    present : (R, N) bool, optional
+        Who took part; everybody unless given.
+
+    Returns
+    -------
+    (R, d) array
+    """
+    if present is None or present.all():
+        return rule(after)
+    return np.stack(
+        [
+            rule(theta[who]) if who.sum() >= fewest else start
+            for theta, who, start in zip(after, present, before, strict=True)
+        ]
+    )
