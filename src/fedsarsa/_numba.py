@@ -26,7 +26,7 @@ COMPILED = (
     "worlds/alias.py",
     "worlds/control/*.py",
     "learning/*.py",
-    "federation/problem.py",
+    "federation/state.py",
     "federation/engines/*.py",
 )
 

@@ -8,7 +8,9 @@ import pytest
 from flwr.supercore.privacy_accounting import GaussianPrivacyEvent
 
 import fedsarsa as fs
-from fedsarsa.deploy import ledger, rules, strategy
+from fedsarsa.deploy import config, ledger, rules, strategy
+from fedsarsa.deploy.agent import Agent
+from tests.deploy.federations import CONFIG, reference
 from tests.deploy.grids import (
     crowd,
     robust,
@@ -67,6 +69,38 @@ def test_a_deployed_rule_trains_what_the_simulation_trains(server, tmp_path, rul
     expected = algo.train(settings.worlds, settings.training.steps, runs=1, seed=settings.training.seed)
     seen = ledger.central(made.home, settings.dim)
     np.testing.assert_allclose(seen, expected.central[0], rtol=0, atol=1e-12)
+
+
+OPTIONS = """trace_decay = 0.6
+target = "max"
+behaviour = [{ kind = "fixed", pi = 0 }, { kind = "fixed" }, { kind = "fixed", pi = 2 }]
+[training]"""
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_options_of_the_step_are_deployed_in_finite_worlds(server, tmp_path, alone):
+    """Also by agents that know of no world but their own."""
+    text = CONFIG.replace("[training]", OPTIONS)
+    path = tmp_path / "options.toml"
+    path.write_text(text)
+    settings = config.load(path)
+    grid = crowd(settings, tmp_path)
+    if alone:
+        for number, home in enumerate(sorted(tmp_path.glob("crowd*"))):
+            own = config.load(path)
+            own.worlds = settings.world(number)
+            grid.agents[200 + number] = Agent(own, number, home)
+    made = server(settings)
+    made.train(grid)
+    seen = ledger.central(made.home, settings.dim)
+    np.testing.assert_allclose(seen, reference(settings), rtol=0, atol=1e-12)
+
+
+def test_a_rule_of_the_algorithm_is_refused_in_a_deployment(tmp_path):
+    path = tmp_path / "rule.toml"
+    path.write_text(CONFIG.replace("weights = [0.2, 0.5, 0.3]\nradius = 8.0", 'server = { kind = "median" }'))
+    with pytest.raises(ValueError, match=r"algorithm.server: expected none in a deployment"):
+        config.load(path)
 
 
 def test_privacy_is_spent_round_by_round_and_remembered(server, tmp_path):

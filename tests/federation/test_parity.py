@@ -89,7 +89,7 @@ OPTIONS = [
 @pytest.mark.parametrize("features", FEATURES, ids=repr)
 def test_every_option_of_the_step(features, options):
     group = fleet(2, agents=3, states=STATES, actions=ACTIONS, kind="shift")
-    for policy in POLICIES:
+    for policy in (fs.Softmax(1.0), fs.EpsilonGreedy(0.2, ties="first"), fs.FixedPolicy("uniform")):
         settings = {"features": features, "policy": policy, "step_size": 0.3, "sync_every": 7} | options
         assert_same_training(fs.FedSARSA(**settings), group, steps=30)
 

@@ -35,8 +35,8 @@ def engines_made(monkeypatch):
 
     made, build = [], RayEngine.__init__
 
-    def noted(self, problem, threads):
-        build(self, problem, threads)
+    def noted(self, *arguments):
+        build(self, *arguments)
         made.append(self)
 
     monkeypatch.setattr(RayEngine, "__init__", noted)

@@ -1,10 +1,13 @@
 """Server rules: their definitions, the same trainings in every engine, agents that are missing, bad input."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import stats
 
 import fedsarsa as fs
+from fedsarsa.federation import checkpoint
 from fedsarsa.federation.servers import RULES, check
 from fedsarsa.federation.servers.projection import project
 
@@ -86,8 +89,6 @@ def carts():
 @pytest.mark.parametrize("world", [finite, carts])
 @pytest.mark.parametrize("threads", [1, 2])
 def test_engines_agree(world, rule, threads):
-    from dataclasses import replace
-
     fleet, algo = world()
     algo = replace(algo, server=rule)
     expected = algo.train(fleet, steps=60, runs=2, engine="reference")
@@ -100,8 +101,6 @@ def test_engines_agree(world, rule, threads):
 
 def test_theta_tilde_is_kept_with_every_rule():
     fleet, algo = finite()
-    from dataclasses import replace
-
     algo = replace(algo, server=fs.servers.Median(), step_size=fs.LinearDecay(2.0, 100.0))
     expected = algo.train(fleet, steps=60, runs=2, engine="reference")
     np.testing.assert_allclose(algo.train(fleet, steps=60, runs=2).averaged, expected.averaged, atol=1e-12)
@@ -153,6 +152,7 @@ def test_projection_is_onto_the_ball_whatever_the_size():
         (lambda: fs.servers.Mean([0.5, 0.6]), "weights"),
         (lambda: fs.FedSARSA(server=fs.servers.Median(), radius=1.0), "weights and radius must be arguments"),
         (lambda: fs.FedSARSA(server="median"), "server must be one of Mean, Median, TrimmedMean, Krum"),
+        (lambda: fs.FedSARSA(server=fs.servers.Median), "server must be one of Mean, Median, TrimmedMean"),
         (
             lambda: fs.FedSARSA(server=fs.servers.Krum(2)).train(fs.paper.fleet(3), 10),
             r"server: Krum\(liars=2, radius=None\) needs at least 7 agents, got 3",
@@ -175,3 +175,42 @@ def test_every_rule_says_how_many_agents_it_needs():
         if made.fewest > 1:
             with pytest.raises(ValueError, match=f"needs at least {made.fewest} agents"):
                 check(made, made.fewest - 1)
+
+
+class Shouted(fs.servers.Mean):
+    """A mean of its own."""
+
+    def combine(self, before, after, present=None):
+        return 2 * super().combine(before, after, present)
+
+
+def test_a_mean_of_ones_own_is_not_taken_for_the_mean():
+    fleet, algo = finite()
+    one, two = (
+        replace(algo, server=Shouted()).train(fleet, 21, runs=1, engine=engine)
+        for engine in ("cpu", "reference")
+    )
+    np.testing.assert_allclose(one.central, two.central, rtol=0, atol=1e-12)
+    assert np.abs(one.final - algo.train(fleet, 21, runs=1).final).max() > 1e-6
+
+
+@pytest.mark.parametrize("sync_every", [1, 5])
+@pytest.mark.parametrize("rule", ROBUST, ids=repr)
+def test_a_run_in_which_one_agent_overflows_fails_in_every_engine(rule, sync_every):
+    fleet, algo = finite()
+    sizes = [0.05] * (AGENTS - 1) + [1e308]
+    algo = replace(algo, server=rule, step_size=sizes, sync_every=sync_every)
+    one, two = (algo.train(fleet, 40, runs=2, engine=engine) for engine in ("reference", "cpu"))
+    assert (one.failed_at >= 0).all()
+    np.testing.assert_array_equal(one.failed_at, two.failed_at)
+    np.testing.assert_array_equal(np.isnan(one.drift), np.isnan(two.drift))
+
+
+def test_a_rule_is_part_of_a_checkpoint():
+    fleet, algo = finite()
+    problems = [
+        replace(algo, server=server).problem(fleet, 20, 1, 0)
+        for server in (fs.servers.Krum(1), fs.servers.Krum(2), fs.servers.Median(), None)
+    ]
+    marks = {checkpoint.fingerprint(problem, "cpu", np.zeros(6), 1) for problem in problems}
+    assert len(marks) == 4

@@ -77,15 +77,21 @@ def reach(norm: float, rise: float, reward_cap: float, discount: float) -> float
 
 
 def ceiling(
-    theta: Floats, largest_step: float, features: FeatureMap | BoxMap, reward_cap: float, discount: float
+    theta: Floats,
+    largest_step: float,
+    features: FeatureMap | BoxMap,
+    traces: bool,
+    reward_cap: float,
+    discount: float,
 ) -> float:
     """The largest absolute parameter that an agent can have after any number of steps from ``theta``.
 
     With one active parameter per pair and steps of at most 1, an update is a mean of the parameter and of
     r + gamma theta_j, so none leaves [-M, M] with M = max(|theta|, R / (1 - gamma)). Unlike `reach`, this
-    does not grow with K. Other features have no such bound.
+    does not grow with K. Other features have no such bound, nor have traces, by which a parameter moves with
+    the error of another pair.
     """
-    if not isinstance(features, Aggregation) or largest_step > 1:
+    if not isinstance(features, Aggregation) or largest_step > 1 or traces:
         return math.inf
     return max(float(np.abs(theta).max()), reward_cap / (1 - discount))
 
@@ -105,7 +111,10 @@ class Examiner:
         assert settings.reward_cap is not None
         norm, known = float(np.linalg.norm(theta)), (settings.reward_cap, settings.discount)
         self.bounds = [reach(norm, grown[schedule][0], *known) for schedule in own]
-        self.ceilings = [ceiling(theta, grown[schedule][1], settings.features, *known) for schedule in own]
+        traces = settings.algorithm.trace_decay > 0
+        self.ceilings = [
+            ceiling(theta, grown[schedule][1], settings.features, traces, *known) for schedule in own
+        ]
 
     def warning(self) -> str | None:
         """What to say if the bound on how far agents move keeps nobody out."""

@@ -59,6 +59,11 @@ class Federation:
             self.agents = self.server.agents or len(known)
         self.discount: float = known.discount
         self.reward_cap = _reward_cap(section, known, self.server)
+        if self.algorithm.server is not None:
+            raise ValueError(
+                "algorithm.server: expected none in a deployment, whose rule is [server] rule, got "
+                f"{self.algorithm.server!r}"
+            )
         step = self.algorithm.step(self.agents)
         if isinstance(known, Fleet | RemoteFleet):
             self.features: FeatureMap | BoxMap = self.algorithm.feature_map(known)  # type: ignore[arg-type]
@@ -67,7 +72,8 @@ class Federation:
                 self._world_terms |= _step_terms(self.algorithm)
         else:
             # There may be one world here and weights and step sizes for all agents: those are checked below.
-            shared = replace(self.algorithm, step_size=1.0, weights=None, behaviour=None)
+            first = step.behaviour[0] if step.behaviour else None
+            shared = replace(self.algorithm, step_size=1.0, weights=None, behaviour=first)
             problem = shared.problem(known, self.training.steps, runs=1, seed=self.training.seed)
             self.features = problem.features
             self._world_terms = _episodic_terms(self.algorithm, problem)

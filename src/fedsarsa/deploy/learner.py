@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from fedsarsa._checks import Floats
 from fedsarsa.deploy.config import Federation
 from fedsarsa.federation import engines
+from fedsarsa.federation.options import behaviours
 from fedsarsa.federation.problem import MOST_STEPS, Problem
 from fedsarsa.federation.servers import Mean
 from fedsarsa.federation.state import RUNNING, first_state
@@ -49,7 +50,7 @@ class Learner:
 
     @property
     def held(self) -> Held:
-        """A copy of what goes on from round to round: the pair (s, a), and in control worlds the episode."""
+        """A copy of what goes on from round to round: the pair (s, a), traces and the episode."""
         return {name: array.copy() for name, array in self._arrays().items()}
 
     @held.setter
@@ -147,10 +148,12 @@ def _alone(federation: Federation, number: int) -> Problem:
     world = federation.world(number)
     own = schedules(federation.algorithm.step_size)
     step_size = own[number] if len(own) > 1 else own[0]
-    algorithm = replace(federation.algorithm, step_size=step_size, sync_every=None, weights=None)
+    acting = behaviours(federation.algorithm.behaviour)
+    behaviour = acting[number] if len(acting) > 1 else federation.algorithm.behaviour
+    algorithm = replace(
+        federation.algorithm, step_size=step_size, sync_every=None, weights=None, behaviour=behaviour
+    )
     assert federation.worlds is not None
     problem = algorithm.problem(federation.worlds, MOST_STEPS, runs=1, seed=federation.training.seed)
     one = {"schedule_of": problem.schedule_of[:1], "server": Mean(), "average_offset": None}
-    if len(problem.step.behaviour) > 1:
-        one["step"] = replace(problem.step, behaviour=problem.step.behaviour[number : number + 1])
     return replace(problem, fleet=world, **one)  # type: ignore[arg-type]

@@ -1,5 +1,6 @@
 """Trainings described in TOML: every table below is a section of the file, every field a key."""
 
+import sys
 import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -19,6 +20,8 @@ from fedsarsa.worlds.finite import FiniteMDP
 from fedsarsa.worlds.fleet import Fleet
 from fedsarsa.worlds.kernels import ShiftKernel
 
+LARGE = 0.5  # GiB of worlds that take long to make
+
 
 class PaperFleet(Section):
     """Worlds of the paper's simulations; see ``fedsarsa.paper.fleet``."""
@@ -36,6 +39,9 @@ class PaperFleet(Section):
 
     def build(self, folder: Path) -> Fleet:  # noqa: ARG002
         """The fleet."""
+        size = 8 * self.agents * self.states**2 / 2**30
+        if size > LARGE:
+            print(f"fedsarsa: making {self.agents} worlds of {size:.1f} GiB together ...", file=sys.stderr)
         return paper.fleet(**self.model_dump(exclude={"kind"}))
 
 

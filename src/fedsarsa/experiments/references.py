@@ -13,6 +13,7 @@ from fedsarsa.experiments.config import Config, FleetSection, PaperFleet, finite
 from fedsarsa.federation.fedsarsa import FedSARSA
 from fedsarsa.learning.policies import EpsilonGreedy, Greedy, improvement
 from fedsarsa.learning.step_sizes import LinearDecay
+from fedsarsa.learning.targets import MAX
 from fedsarsa.theory.operators import operators
 from fedsarsa.worlds.fleet import Fleet
 
@@ -28,12 +29,15 @@ _alone = threading.Lock()
 def reference(config: Config, folder: Path) -> Floats | None:
     """theta_ref (d,) of a configuration whose files are in ``folder``; None where agent 0 has none.
 
-    The exact fixed point of agent 0. Greedy and epsilon-greedy policies may have none or many. Where the
-    policy at 0 is also the policy at its own fixed point, it is that one: learners begin with that policy
-    and keep it. (So it is with ties to the first class, if no reward is negative.) Elsewhere it is the
-    average theta-tilde of a long run of agent 0 alone with decaying step sizes.
+    The exact fixed point of agent 0, for SARSA and expected SARSA that act by their own policy. Greedy and
+    epsilon-greedy policies may have none or many. Where the policy at 0 is also the policy at its own fixed
+    point, it is that one: learners begin with that policy and keep it. (So it is with ties to the first
+    class, if no reward is negative.) Elsewhere it is the average theta-tilde of a long run of agent 0 alone
+    with decaying step sizes.
     """
-    fleet = config.fleet
+    fleet, algorithm = config.fleet, config.algorithm
+    if algorithm.target == MAX or algorithm.behaviour is not None or algorithm.trace_decay > 0:
+        return None  # they settle elsewhere
     if isinstance(fleet, PaperFleet):  # agent 0 is the nominal world at every level
         fleet = fleet.model_copy(update={"agents": 1, "eps_p": 0.0, "eps_r": 0.0})
     with _alone:  # threads would compute the same one side by side

@@ -45,8 +45,8 @@ def fingerprint(problem: Problem, engine: str, theta0: Floats, record_every: int
         add(type(features).__name__, *vars(features).values())
     add(type(problem.policy).__name__, *vars(problem.policy).values())
     add(problem.schedules, problem.schedule_of, problem.sync_every, problem.radius, problem.weights)
-    if not isinstance(problem.server, Mean):
-        add(problem.server)
+    if type(problem.server) is not Mean:
+        add(type(problem.server).__name__, *vars(problem.server).values())
     if step.target == MAX or step.behaviour or (problem.finite and not step.plain):
         add(step.target, step.behaviour, step.trace_decay, step.traces, step.step_per_feature)
         add(*(one.pi for one in step.behaviour))
@@ -105,7 +105,7 @@ def save(path: Path, mark: str, state: State, records: Synchronisations, known: 
 
 
 def _episodes(state: State) -> dict[str, Any]:
-    """What agents hold in episodic worlds, each array with a last dimension of its own."""
+    """What agents hold beyond (s, a), each array with a last dimension of its own."""
     held = {} if state.episodes is None else vars(state.episodes)
     dims = {name: ("run", "agent", name)[: array.ndim] for name, array in held.items()}
     return {f"held_{name}": (dims[name], array) for name, array in held.items()}

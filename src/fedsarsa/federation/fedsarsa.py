@@ -116,7 +116,7 @@ class FedSARSA:
                     f"weights and radius must be arguments of the server where one is given, got "
                     f"{self.weights!r} and {self.radius!r} beside {self.server!r}"
                 )
-        if isinstance(self.server, servers.Mean):  # so that either can be replaced
+        if type(self.server) is servers.Mean:  # so that either can be replaced
             mean, none = self.server, None
         else:
             mean, none = servers.Mean(self.weights, self.radius), self.server

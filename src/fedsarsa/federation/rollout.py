@@ -53,7 +53,7 @@ def rollouts(
     episodes : int
         Episodes per agent.
     greedy : bool
-        Take the best action, ties broken as ``algo.policy`` does; otherwise act by it, as in training.
+        Take the best action, ties broken as ``algo.policy`` does; otherwise act by that policy.
 
     Returns
     -------

@@ -1,7 +1,7 @@
-"""A SARSA step on continuous observations, as compiled pieces: look, choose, learn.
+"""The local step in every kind of world, as compiled pieces: look, choose, learn.
 
-The reference engine for control worlds says the same in plain Python and is the specification. An agent is
-a *lane*: row ``lane`` of the arrays in ``Flock``. Parameters are rows too, ``theta`` (d,).
+The reference engine says the same in plain Python and is the specification. An agent is a *lane*: row
+``lane`` of the arrays in ``Flock``. Parameters are rows too, ``theta`` (d,).
 """
 
 import math

@@ -1,4 +1,4 @@
-"""The arrays that compiled steps on continuous observations work on."""
+"""The arrays that compiled steps work on."""
 
 from typing import NamedTuple
 

@@ -200,6 +200,11 @@ def _check(history: History, problem: Problem) -> None:
     settings, fleet = history.settings, problem.fleet
     if problem.sync_every is None:
         raise ValueError("history must hold synchronisations, got a training with sync_every=None")
+    for name in ("server", "target"):  # written down where they are not those of Algorithm alg
+        if name in settings:
+            raise ValueError(
+                f"history must be of plain SARSA and a mean, got one with {name} {settings[name]}"
+            )
     expected = {
         "agents": len(fleet),
         "states": fleet.states,

@@ -47,19 +47,25 @@ class StretchEngine(Engine):
     def train(self, state: State, stretch: Stretch, central: Floats, drift: Floats) -> None:
         """Take all steps of a stretch; ``central`` (R, m, d) and ``drift`` (R, m) record the server's."""
 
-    def combine(self, state: State, before: Floats, stretch: Stretch, k: int, central: Floats) -> None:
+    @np.errstate(over="ignore", invalid="ignore")  # what overflows is reported as failed
+    def combine(
+        self, state: State, before: Floats, stretch: Stretch, k: int, central: Floats, drift: Floats
+    ) -> None:
         """Let a server rule other than the mean, which is compiled, end a stretch's k-th round.
 
-        ``before`` (R, d) are the server's parameters before it; ``central`` (R, m, d) records its result.
+        ``before`` (R, d) are the server's parameters before it; ``central`` (R, m, d) records its result,
+        and ``drift`` (R, m) has that of the mean.
         """
         server = self.problem.server
-        if isinstance(server, Mean) or not stretch.synchronises:
+        if type(server) is Mean or not stretch.synchronises:
             return
         learning = state.failed_at == RUNNING
         start = server.combine(before[learning], state.theta[learning])
         start[~np.isfinite(start).all(axis=1)] = np.nan
         state.central[learning] = central[learning, k] = start
-        state.failed_at[learning & np.isnan(state.central[:, 0])] = stretch.t + (k + 1) * stretch.steps - 1
+        failed = learning & np.isnan(state.central[:, 0])
+        state.failed_at[failed] = stretch.t + (k + 1) * stretch.steps - 1
+        drift[failed, k] = np.nan
 
     def advance(self, state: State, steps: int) -> Synchronisations:
         """Train every run for ``steps`` more steps, in place.
@@ -118,7 +124,7 @@ class CompiledEngine(StretchEngine):
         step_sizes = self.step_sizes(stretch.t, stretch.rounds * stretch.steps)
         work = self.problem.agents * self.problem.runs * stretch.steps
         split = self.problem.runs < self.threads and work >= self.long_round * self.threads
-        split |= not isinstance(self.problem.server, Mean)  # the others see all agents after every round
+        split |= type(self.problem.server) is not Mean  # the others see all agents after every round
         with announced():
             train = self.train_by_agents if split else self.train_by_runs
             train(state, step_sizes, stretch, central, drift)

@@ -103,7 +103,7 @@ class ControlEngine(CompiledEngine):
             server.settle(
                 self.plan, team, stretch, k, benches[0].failed_at, benches[0].spread, central, drift
             )
-            self.combine(state, before, stretch, k, central)
+            self.combine(state, before, stretch, k, central, drift)
 
     def local_steps(self, state: State, step_sizes: Floats, stretch: Stretch) -> Integers:
         """A round, or a part of one, without its server, in place; when each run failed in it, (R,)."""

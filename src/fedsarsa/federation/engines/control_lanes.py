@@ -1,4 +1,4 @@
-"""Compiled rounds of FedSARSA in control worlds.
+"""Compiled rounds of FedSARSA in control and finite worlds, with every option of the step.
 
 Agents take a step side by side, lane after lane: while one waits for its cosine or for memory, the
 processor works on the next. What a lane computes does not depend on the lanes beside it.

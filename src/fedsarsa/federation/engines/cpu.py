@@ -1,4 +1,4 @@
-"""The compiled engine for finite worlds: runs in teams, a thread per team."""
+"""The fast path of finite worlds, for steps without options: runs in teams, a thread per team."""
 
 import numpy as np
 
@@ -97,7 +97,7 @@ class CpuEngine(CompiledEngine):
             before = state.central.copy()
             own = rooms[0]
             server.settle(plan, team, stretch, k, own.failed_at, own.spread, central, drift)
-            self.combine(state, before, stretch, k, central)
+            self.combine(state, before, stretch, k, central, drift)
             lanes.weigh_central(tables, plan, team, stretch, own)
 
     def local_steps(self, state: State, step_sizes: Floats, stretch: Stretch) -> Integers:

@@ -189,6 +189,14 @@ class GymEngine(Engine):
         flock = self._prepare(state)
         with announced():
             self._begin(state, flock, [], 0)
+            self._redraw(flock, [], 0)
+
+    def _redraw(self, flock: Any, lanes: list[int], t: int) -> None:
+        """Draw the actions that lanes execute at step ``t`` anew."""
+        which, agents, first_agent = np.array(lanes, np.int64), self.problem.agents, U64(self.first_agent)
+        gym_lanes.redraw(
+            self.model, flock, self.theta, which, agents, first_agent, self.seed, U64(t), self.desk
+        )
 
     def _step(self, state: State, flock: Any, t: int, step_sizes: Floats) -> None:
         """One step of every agent that still learns."""
@@ -199,10 +207,7 @@ class GymEngine(Engine):
         if not lanes:
             return
         if self.problem.step.redraw_actions:
-            agents, first_agent = self.problem.agents, U64(self.first_agent)
-            gym_lanes.redraw(
-                self.model, flock, self.theta, ends, agents, first_agent, self.seed, U64(t), self.desk
-            )
+            self._redraw(flock, lanes, t)
         several, expected = self.observed > 1, self.observed if self.flat else None
         ended: list[int] = []
         for lane, answer in zip(lanes, self.stepper.step(lanes, self.answer(flock, lanes)), strict=True):
@@ -305,7 +310,8 @@ class GymEngine(Engine):
         weights, mean = self._mean(state, present)
         spread = np.sum((state.theta - mean[:, None]) ** 2, axis=2)
         drift: Floats = np.where(learning, (spread * weights).sum(axis=1), np.nan)
-        start = self.problem.server.combine(state.central, state.theta, present)
+        with np.errstate(over="ignore", invalid="ignore"):  # what overflows is reported as failed
+            start = self.problem.server.combine(state.central, state.theta, present)
         state.central[learning] = start[learning]
         state.theta[learning] = start[learning, None]
         self._fail(state, ~np.isfinite(state.central).all(axis=1), t)

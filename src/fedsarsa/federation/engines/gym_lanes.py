@@ -39,18 +39,17 @@ def redraw(
     model: Model,
     flock: Flock,
     theta: Floats,
-    ends: NDArray[np.uint8],
+    lanes: Integers,
     agents: int,
     first_agent: int,
     seed: int,
     t: int,
     desk: Desk,
 ) -> None:
-    """Draw the actions to execute at step ``t`` anew, in the lanes that have not stopped."""
-    for lane in range(len(ends)):
-        if ends[lane] != STOPPED:
-            run, agent = U64(lane // agents), first_agent + U64(lane % agents)
-            episodic.redraw(model, flock, lane, theta[lane], seed, run, agent, lane % agents, U64(t), desk)
+    """Draw the actions that ``lanes`` execute at step ``t`` anew."""
+    for lane in lanes:
+        run, agent = U64(lane // agents), first_agent + U64(lane % agents)
+        episodic.redraw(model, flock, lane, theta[lane], seed, run, agent, lane % agents, U64(t), desk)
 
 
 @kernel

@@ -18,7 +18,7 @@ class Plan(NamedTuple):
 
     ``world`` and ``schedule`` (N,) say which world and step size are agent i's; ``radius`` is infinite
     without projection; ``offset`` is the a of theta-tilde's weights a + t, negative without it;
-    ``cached`` chooses the cached way of ``choice``; ``redraws`` draws executed actions anew.
+    ``cached`` chooses the cached way of ``sarsa``; ``redraws`` draws executed actions anew.
     """
 
     world: NDArray[np.uint32]
@@ -38,7 +38,7 @@ class Team(NamedTuple):
     ``theta`` and ``progress`` are (R N d,) flat, ``states`` and ``actions`` (R N,); ``progress`` gathers
     the updates of a round, each times the weight that theta-tilde gives to the rest of the round (empty
     without theta-tilde). ``masses`` (R, d) and ``base`` (R,) cache the central parameter's softmax (see
-    ``choice``; empty where nothing is cached).
+    ``sarsa``; empty where nothing is cached).
     """
 
     first_run: int

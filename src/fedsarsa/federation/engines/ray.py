@@ -121,7 +121,7 @@ class RayEngine(StretchEngine):
         actor: Any = ray.remote(max_restarts=-1, max_task_retries=RETRIES, scheduling_strategy="SPREAD")(
             Block
         )
-        self.blocks = [actor.remote(part.start) for part in self.parts]
+        self.blocks = [actor.remote(first_agent + part.start) for part in self.parts]
         # In lists, or Ray would send the problems themselves with every call.
         self.held = [[ray.put(_cut(problem, part))] for part in self.parts]
         self.awake = False  # nothing is left to compile, or that was said
@@ -166,7 +166,7 @@ class RayEngine(StretchEngine):
             failed_at = self._take(state, calls, t)
             before = state.central.copy()
             server.settle(self.plan, team, stretch, k, failed_at, spread, central, drift)
-            self.combine(state, before, stretch, k, central)
+            self.combine(state, before, stretch, k, central, drift)
 
     def _meet(self) -> None:
         """Wait until every actor is there, with a word if that takes long, and has the same fedsarsa."""

@@ -32,6 +32,11 @@ class ReferenceEngine(Engine):
 
     name: ClassVar[str] = "reference"
 
+    def __init__(self, problem: Problem, threads: int | None = None, first_agent: int = 0) -> None:
+        if first_agent != 0:
+            raise ValueError(f"first_agent must be 0 in the reference engine, got {first_agent}")
+        super().__init__(problem, threads, first_agent)
+
     def start(self, state: State) -> None:
         """Draw the first state of every agent, and its first action."""
         for run in range(self.problem.runs):
@@ -55,7 +60,7 @@ class ReferenceEngine(Engine):
                     state.weighted_sum[run] += (problem.average_offset + t) * mean
                 for i in range(problem.agents):
                     local_step(problem, state, run, i, t, step_sizes[problem.schedule_of[i], k])
-                if synchronises:
+                if synchronises and np.isfinite(theta).all():
                     mean = average(problem.weights, theta)
                     moved[run] = problem.weights @ np.sum((theta - mean) ** 2, axis=1)
                     (start,) = problem.server.combine(state.central[run, None], theta[None])

@@ -57,7 +57,7 @@ RULES: dict[str, type[Server]] = {
 def check(server: Any, agents: int | None = None) -> None:
     """Reject what is not a server rule, or one that needs more than ``agents`` agents."""
     names = ", ".join(kind.__name__ for kind in RULES.values())
-    if not isinstance(server, Server):
+    if isinstance(server, type) or not isinstance(server, Server):
         raise TypeError(f"server must be one of {names} of fs.servers, got {server!r}")
     if agents is not None and agents < server.fewest:
         raise ValueError(f"server: {server!r} needs at least {server.fewest} agents, got {agents}")
