@@ -32,7 +32,7 @@ def dense_features(seed, states, actions, dim):
 
 
 def dense(features, inputs, action):
-    """phi(x, a), (d,), of a map on continuous observations."""
+    """phi(x, a), (d,); in a finite world x is the state's number."""
     phi = np.zeros(features.dim)
     index, value = features.active(inputs, action)
     phi[index] = value

@@ -166,7 +166,7 @@ def test_what_is_told_of_a_run_that_failed_does_not_depend_on_when_that_was_noti
     assert (expected.failed_at.values > 60).all()
     assert (expected.data["episodes"].sum(("agent", "bin")) > 10).all()  # before they failed
     for threads, length in ((1, 10), (1, 400), (2, 100)):
-        monkeypatch.setattr("fedsarsa.federation.engines.contract.FIRST_STRETCH", length * 5 * 2)
+        monkeypatch.setattr("fedsarsa.federation.engine.FIRST_STRETCH", length * 5 * 2)
         monkeypatch.setattr(training, "adapted", lambda *_, length=length: length)
         history = algo.train(group, 400, runs=2, threads=threads)
         for name in expected.data:
@@ -211,7 +211,7 @@ def test_a_checkpoint_goes_on_as_if_nothing_had_happened(tmp_path, monkeypatch):
     algo, group = parts()
     whole = algo.train(group, 400, runs=2)
     monkeypatch.setattr("fedsarsa.federation.training.CHECKPOINT_SECONDS", 0.0)
-    monkeypatch.setattr("fedsarsa.federation.engines.contract.FIRST_STRETCH", 1000)
+    monkeypatch.setattr("fedsarsa.federation.engine.FIRST_STRETCH", 1000)
     saves = []
 
     keep = checkpoint.save

@@ -11,7 +11,7 @@ import pytest
 import fedsarsa as fs
 from fedsarsa._interrupts import Interrupted
 from fedsarsa.federation import engines
-from fedsarsa.federation.engines.contract import Engine
+from fedsarsa.federation.engine import Engine
 from tests.worlds_of_tests import fleet
 
 FINITE, CARTS = fleet(0, agents=3), fs.control.fleet("CartPole", 3)

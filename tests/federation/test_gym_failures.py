@@ -210,7 +210,7 @@ def test_answers_that_are_not_finite_stop_the_agent(options, message):
 
 
 def test_environments_are_closed_after_an_error(monkeypatch):
-    monkeypatch.setattr(gym_lanes, "begin", lambda *a: 1 / 0)
+    monkeypatch.setattr(gym_lanes, "act", lambda *a: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         algorithm().train(fs.GymFleet([fs.GymWorld(Corridor)] * 3, processes=0), 10, runs=1)
     assert len(MADE) == 4  # one to see its spaces; the fixture sees that all are closed

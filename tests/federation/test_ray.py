@@ -176,9 +176,7 @@ def test_a_training_goes_on_from_its_checkpoint(tmp_path, monkeypatch):
         if t >= 40:
             raise RuntimeError("enough")
 
-    monkeypatch.setattr(
-        "fedsarsa.federation.engines.contract.FIRST_STRETCH", 4 * 5 * 2
-    )  # ends in the middle of rounds
+    monkeypatch.setattr("fedsarsa.federation.engine.FIRST_STRETCH", 4 * 5 * 2)  # ends in the middle of rounds
     monkeypatch.setattr(training, "adapted", lambda *_: 4)
     monkeypatch.setattr(training, "CHECKPOINT_SECONDS", -1.0)
     algo, group = CONTROL_CASES["traces"], small_carts()

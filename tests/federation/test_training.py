@@ -18,7 +18,7 @@ ENGINES = ["reference", "cpu"]
 @pytest.fixture
 def step_by_step(monkeypatch):
     """Stretches of a single step: a training is cut wherever it can be."""
-    monkeypatch.setattr("fedsarsa.federation.engines.contract.FIRST_STRETCH", 1)
+    monkeypatch.setattr("fedsarsa.federation.engine.FIRST_STRETCH", 1)
     monkeypatch.setattr("fedsarsa.federation.training.STRETCH_SECONDS", 1e-9)
 
 
@@ -252,9 +252,9 @@ def test_a_killed_training_leaves_a_whole_checkpoint(tmp_path):
     path = tmp_path / "checkpoint.nc"
     program = textwrap.dedent(f"""
         import fedsarsa as fs, fedsarsa.federation.training as training
-        from fedsarsa.federation.engines import contract
+        from fedsarsa.federation import engine
         training.CHECKPOINT_SECONDS = -1.0
-        contract.FIRST_STRETCH, training.STRETCH_SECONDS = 1, 1e-9
+        engine.FIRST_STRETCH, training.STRETCH_SECONDS = 1, 1e-9
         fs.FedSARSA().train(fs.paper.fleet(5), 50_000_000, runs=2, checkpoint={str(path)!r}, record_every=100)
     """)
     child = subprocess.Popen([sys.executable, "-c", program])

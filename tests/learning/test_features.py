@@ -3,6 +3,7 @@ import pytest
 
 import fedsarsa as fs
 from fedsarsa.federation.fedsarsa import FedSARSA
+from tests.worlds_of_tests import dense
 
 
 def maps():
@@ -20,20 +21,20 @@ def test_contract(features):
     for s in range(6):
         np.testing.assert_array_equal(on.values_at(theta, s), values[s])
         for a in range(4):
-            assert on.vector(s, a) @ theta == pytest.approx(values[s, a])
-            assert np.linalg.norm(on.vector(s, a)) <= 1 + 1e-12
+            assert dense(on, [s], a) @ theta == pytest.approx(values[s, a])
+            assert np.linalg.norm(dense(on, [s], a)) <= 1 + 1e-12
 
 
 def test_modulo_features_are_the_papers():
     on = fs.ModuloFeatures(5, 5).on(100, 100)
     assert on.dim == 25
-    assert np.flatnonzero(on.vector(13, 42)).tolist() == [(13 % 5) * 5 + 42 % 5]
+    assert np.flatnonzero(dense(on, [13], 42)).tolist() == [(13 % 5) * 5 + 42 % 5]
 
 
 def test_one_hot_tells_every_pair_apart():
     on = fs.OneHot().on(3, 4)
     assert on.dim == 12
-    assert {int(np.flatnonzero(on.vector(s, a))[0]) for s in range(3) for a in range(4)} == set(range(12))
+    assert {int(np.flatnonzero(dense(on, [s], a))[0]) for s in range(3) for a in range(4)} == set(range(12))
 
 
 def test_large_norms_are_rejected_with_the_pair_or_divided_away():

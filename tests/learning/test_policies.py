@@ -6,6 +6,7 @@ from hypothesis.extra.numpy import arrays
 
 import fedsarsa as fs
 from fedsarsa.learning.policies import greedy, improvement
+from tests.worlds_of_tests import dense
 
 VALUES = arrays(float, (3, 4), elements=st.floats(-1e6, 1e6))
 POLICIES = [
@@ -63,7 +64,7 @@ def test_ties_to_the_first_class():
 
 def test_the_same_features_give_the_same_policy_however_they_are_written():
     modulo = fs.ModuloFeatures(2, 3).on(4, 7)
-    table = [[modulo.vector(s, a) for a in range(7)] for s in range(4)]
+    table = [[dense(modulo, [s], a) for a in range(7)] for s in range(4)]
     written = fs.TabularFeatures(np.negative(table) * -1.0).on(4, 7)  # with zeros of both signs
     theta = np.array([0.0, 0.0, 0.0, -1.0, 2.0, 2.0])
     for ties in ("share", "first"):

@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from tests.worlds_of_tests import dense
+
 
 class Pairs:
     """The chain over pairs (s, a) of a small world, as (S A) x (S A) matrices."""
@@ -9,7 +11,7 @@ class Pairs:
     def __init__(self, mdp, features, policy):
         self.mdp, self.features, self.policy = mdp, features, policy
         states, actions = mdp.states, mdp.actions
-        self.phi = np.array([features.vector(s, a) for s in range(states) for a in range(actions)])
+        self.phi = np.array([dense(features, [s], a) for s in range(states) for a in range(actions)])
         reward = mdp.reward.reshape(mdp.reward.shape + (1,) * (3 - mdp.reward.ndim))
         full = np.broadcast_to(reward, (states, actions, states)).reshape(states * actions, states)
         self.reward = np.repeat(full, actions, axis=1)  # (x, x')

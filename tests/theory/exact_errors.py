@@ -4,6 +4,8 @@ import itertools
 
 import numpy as np
 
+from tests.worlds_of_tests import dense
+
 
 def exact_errors(fleet, algo, steps, theta0, target):
     """Second moments of all local parameters, carried along the joint chain of pairs; (T + 1,).
@@ -17,7 +19,7 @@ def exact_errors(fleet, algo, steps, theta0, target):
     joint = list(itertools.product(range(len(pairs)), repeat=len(fleet)))
     agents, dim = len(fleet), features.dim
     size = agents * dim
-    phi = np.array([features.vector(s, a) for s, a in pairs])
+    phi = np.array([dense(features, [s], a) for s, a in pairs])
     chains = [
         np.array([[mdp.kernel.matrix(a)[s, t] * policy[t, u] for t, u in pairs] for s, a in pairs])
         for mdp in fleet

@@ -13,6 +13,7 @@ from fedsarsa.theory.operators import operators
 from fedsarsa.theory.roots import end_of_flow, growth
 from tests.theory.against_training import three_roots
 from tests.theory.random_fleets import random_features, random_fleet, settings_of_theory
+from tests.worlds_of_tests import dense
 
 
 def of_pairs(mdp, policy):
@@ -46,7 +47,7 @@ def reaches(state, root, to):
 def matrix(features, mdp):
     table = features.on(mdp.states, mdp.actions)
     return np.vstack(
-        [table.vector(s, a) for s, a in itertools.product(range(mdp.states), range(mdp.actions))]
+        [dense(table, [s], a) for s, a in itertools.product(range(mdp.states), range(mdp.actions))]
     )
 
 

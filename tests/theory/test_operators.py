@@ -9,6 +9,7 @@ from fedsarsa.theory.operators import average, operators, two_step
 from fedsarsa.theory.sensitivity import gather, jacobian
 from fedsarsa.theory.stationary import recurrent_classes, stationary_distribution
 from tests.theory.random_fleets import random_features, random_fleet
+from tests.worlds_of_tests import dense
 
 
 def small(seed=0, kind="dense", states=4, actions=3, agents=1, discount=0.7, sharpness=1.0):
@@ -20,7 +21,7 @@ def small(seed=0, kind="dense", states=4, actions=3, agents=1, discount=0.7, sha
 
 
 def vectors(table, states, actions):
-    return np.array([[table.vector(s, a) for a in range(actions)] for s in range(states)])
+    return np.array([[dense(table, [s], a) for a in range(actions)] for s in range(states)])
 
 
 def by_enumeration(mdp, phi, policy):

@@ -291,7 +291,7 @@ def test_one_hot_parameters_are_those_of_the_finite_world(space, numbers):
     assert phi.dim == finite.dim
     for s, seen in enumerate(numbers):
         for a in range(3):
-            np.testing.assert_array_equal(dense(phi, np.array(seen, float), a), finite.vector(s, a))
+            np.testing.assert_array_equal(dense(phi, np.array(seen, float), a), dense(finite, [s], a))
     for beyond in (-1e9, 1e9):  # clipped, not the place of another combination
         index, _ = phi.active(np.full(len(numbers[0]), beyond), 0)
         assert index == [0 if beyond < 0 else phi.dim - 3]

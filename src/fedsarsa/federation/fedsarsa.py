@@ -1,7 +1,5 @@
 """FedSARSA: the settings of Algorithm ``alg``, and its training."""
 
-import json
-import math
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -9,16 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import xarray as xr
 from numpy.typing import ArrayLike
 
 from fedsarsa import _checks, _files
 from fedsarsa._checks import Floats
-from fedsarsa._version import __version__
 from fedsarsa.federation import engines, servers, training
-from fedsarsa.federation.history import KIND, History
+from fedsarsa.federation.history import History, history_of
 from fedsarsa.federation.options import (
-    NEUTRAL,
     any_fleet,
     behaviours,
     check_options,
@@ -30,8 +25,6 @@ from fedsarsa.federation.problem import MOST_STEPS, AnyFleet, Problem
 from fedsarsa.federation.progress import Progress
 from fedsarsa.federation.servers import Server
 from fedsarsa.federation.servers.mean import weights_of
-from fedsarsa.federation.state import State, Synchronisations
-from fedsarsa.federation.state import variables as episode_variables
 from fedsarsa.learning import features as feature_maps
 from fedsarsa.learning import policies, step_sizes
 from fedsarsa.learning.candidates import Candidates
@@ -189,7 +182,7 @@ class FedSARSA:
             "warm_start": theta0 is not None,
         }
         settings |= {"stopped": state.reports} if state.reports else {}
-        return _history(problem, state, records, name, settings, record_every)
+        return history_of(problem, state, records, name, settings, record_every)
 
     def problem(self, fleet: AnyFleet, steps: int, runs: int, seed: int) -> Problem:
         """The training problem of these settings on a fleet, checked."""
@@ -225,8 +218,8 @@ class FedSARSA:
             action_bounds=(0.0, fleet.actions - 1.0),
         )
 
-    def step(self, agents: int) -> Step:
-        """The options of the local step, for a number of agents."""
+    def step(self, agents: int | None = None) -> Step:
+        """The options of the local step; checked for a number of agents, if given."""
         return Step(
             target=self.target,
             behaviour=behaviours(self.behaviour, agents),
@@ -269,11 +262,9 @@ def checked(algo: Any) -> FedSARSA:
 
 def plain(algo: Any) -> FedSARSA:
     """``algo`` if it is a FedSARSA that takes the steps and the mean of Algorithm ``alg``, as theory asks."""
-    for name, value in NEUTRAL.items():
-        if getattr(checked(algo), name) != value:
-            raise ValueError(
-                f"{name} must be {value!r} here, as in Algorithm alg, got {getattr(algo, name)!r}"
-            )
+    for name in checked(algo).step().beyond:
+        expected, given = getattr(FedSARSA, name), getattr(algo, name)
+        raise ValueError(f"{name} must be {expected!r} here, as in Algorithm alg, got {given!r}")
     if checked(algo).server is not None:
         raise ValueError(
             f"server must be the mean here, of which alone the theory speaks, got {algo.server!r}"
@@ -304,70 +295,3 @@ def _start(problem: Problem, theta0: ArrayLike | None, initial_value: float) -> 
             f"got {start.shape}"
         )
     return start
-
-
-def _history(
-    problem: Problem,
-    state: State,
-    records: Synchronisations,
-    engine: str,
-    settings: dict[str, Any],
-    record_every: int,
-) -> History:
-    """The labelled arrays of a finished training."""
-    every = problem.sync_every
-    whole = every is not None and problem.steps % every == 0
-    with np.errstate(over="ignore"):
-        final = state.central if whole else _plain_average(problem, state)
-    stride = 1 if every is None else every * record_every
-    t = stride * np.arange(records.central.shape[1])
-    averaged = _averaged(problem, state, final)
-    sound = np.isfinite(final).all(axis=1) & (averaged is None or np.isfinite(averaged).all(axis=1))
-    # Averages of finite parameters may overflow after the last step.
-    failed_at = np.where((state.failed_at < 0) & ~sound, problem.steps - 1, state.failed_at)
-    variables: dict[str, Any] = {
-        "central": (("run", "t", "d"), records.central),
-        "drift": (("run", "t"), records.drift),
-        "final": (("run", "d"), final),
-        "local": (("run", "agent", "d"), state.theta),
-        "failed_at": ("run", failed_at),
-    }
-    if averaged is not None:
-        variables["averaged"] = (("run", "d"), averaged)
-    if not problem.finite and state.episodes is not None:
-        variables |= episode_variables(problem, state.episodes, failed_at)
-    attributes = {
-        "fedsarsa_file": KIND,
-        "fedsarsa_version": __version__,
-        "engine": engine,
-        "seed": str(problem.seed),
-        "settings": json.dumps(settings),
-    }
-    return History(xr.Dataset(variables, coords={"run": np.arange(problem.runs), "t": t}, attrs=attributes))
-
-
-def _plain_average(problem: Problem, state: State) -> Floats:
-    """The mean (R, d) of what agents have learned at the end of an incomplete round."""
-    if problem.finite or state.episodes is None:
-        mean: Floats = state.theta.mean(axis=1)
-        return mean
-    begun = 0 if problem.sync_every is None else problem.steps - problem.steps % problem.sync_every
-    taught = state.episodes.taught(begun)
-    # Where nobody has, the server's parameter stays.
-    return np.stack(
-        [
-            own[who].mean(axis=0) if who.any() else before
-            for own, who, before in zip(state.theta, taught, state.central, strict=True)
-        ]
-    )
-
-
-@np.errstate(over="ignore", invalid="ignore")  # what overflows is reported as failed
-def _averaged(problem: Problem, state: State, final: Floats) -> Floats | None:
-    """theta-tilde, (R, d), NaN for failed runs; None where it is not kept."""
-    offset = problem.average_offset
-    if offset is None:
-        return None
-    total = state.weighted_sum + (offset + problem.steps) * final
-    weight = (problem.steps + 1) * (offset + problem.steps / 2)
-    return np.where(state.failed_at[:, None] >= 0, math.nan, total / weight)

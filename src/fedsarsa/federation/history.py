@@ -1,14 +1,20 @@
 """What a training left behind: labelled arrays that save to netCDF and load again."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike
 
 from fedsarsa import _checks, _netcdf
-from fedsarsa.federation.state import RUNNING
+from fedsarsa._checks import Floats
+from fedsarsa._version import __version__
+from fedsarsa.federation.problem import Problem
+from fedsarsa.federation.state import RUNNING, State, Synchronisations
+from fedsarsa.federation.state import variables as episode_variables
 
 KIND = "history"
 NEEDED = ("central", "drift", "final", "local", "failed_at", "settings", "engine", "seed")
@@ -104,3 +110,70 @@ class History:
             f"History({sizes['run']} runs{note}, {self.settings['agents']} agents, "
             f"{self.settings['steps']} steps, {sizes['t']} records, d = {sizes['d']})"
         )
+
+
+def history_of(
+    problem: Problem,
+    state: State,
+    records: Synchronisations,
+    engine: str,
+    settings: dict[str, Any],
+    record_every: int,
+) -> History:
+    """The labelled arrays of a finished training."""
+    every = problem.sync_every
+    whole = every is not None and problem.steps % every == 0
+    with np.errstate(over="ignore"):
+        final = state.central if whole else _plain_average(problem, state)
+    stride = 1 if every is None else every * record_every
+    t = stride * np.arange(records.central.shape[1])
+    averaged = _averaged(problem, state, final)
+    sound = np.isfinite(final).all(axis=1) & (averaged is None or np.isfinite(averaged).all(axis=1))
+    # Averages of finite parameters may overflow after the last step.
+    failed_at = np.where((state.failed_at < 0) & ~sound, problem.steps - 1, state.failed_at)
+    variables: dict[str, Any] = {
+        "central": (("run", "t", "d"), records.central),
+        "drift": (("run", "t"), records.drift),
+        "final": (("run", "d"), final),
+        "local": (("run", "agent", "d"), state.theta),
+        "failed_at": ("run", failed_at),
+    }
+    if averaged is not None:
+        variables["averaged"] = (("run", "d"), averaged)
+    if not problem.finite and state.episodes is not None:
+        variables |= episode_variables(problem, state.episodes, failed_at)
+    attributes = {
+        "fedsarsa_file": KIND,
+        "fedsarsa_version": __version__,
+        "engine": engine,
+        "seed": str(problem.seed),
+        "settings": json.dumps(settings),
+    }
+    return History(xr.Dataset(variables, coords={"run": np.arange(problem.runs), "t": t}, attrs=attributes))
+
+
+def _plain_average(problem: Problem, state: State) -> Floats:
+    """The mean (R, d) of what agents have learned at the end of an incomplete round."""
+    if problem.finite or state.episodes is None:
+        mean: Floats = state.theta.mean(axis=1)
+        return mean
+    begun = 0 if problem.sync_every is None else problem.steps - problem.steps % problem.sync_every
+    taught = state.episodes.taught(begun)
+    # Where nobody has, the server's parameter stays.
+    return np.stack(
+        [
+            own[who].mean(axis=0) if who.any() else before
+            for own, who, before in zip(state.theta, taught, state.central, strict=True)
+        ]
+    )
+
+
+@np.errstate(over="ignore", invalid="ignore")  # what overflows is reported as failed
+def _averaged(problem: Problem, state: State, final: Floats) -> Floats | None:
+    """theta-tilde, (R, d), NaN for failed runs; None where it is not kept."""
+    offset = problem.average_offset
+    if offset is None:
+        return None
+    total = state.weighted_sum + (offset + problem.steps) * final
+    weight = (problem.steps + 1) * (offset + problem.steps / 2)
+    return np.where(state.failed_at[:, None] >= 0, math.nan, total / weight)

@@ -12,7 +12,7 @@ from fedsarsa.learning.boxes import BoxMap, ContinuousFeatures, box_map
 from fedsarsa.learning.candidates import Candidates, GridActions
 from fedsarsa.learning.features import OneHot
 from fedsarsa.learning.policies import FixedPolicy
-from fedsarsa.learning.targets import SAMPLED, TARGETS, TRACES
+from fedsarsa.learning.targets import TARGETS, TRACES
 from fedsarsa.worlds.control import ControlFleet, ControlWorld
 from fedsarsa.worlds.finite import FiniteMDP
 from fedsarsa.worlds.fleet import Fleet, as_fleet
@@ -36,16 +36,6 @@ def any_fleet(worlds: AnyFleet | Sequence[FiniteMDP]) -> AnyFleet:
         if listed and isinstance(listed[0], world):
             return fleet(listed)
     return as_fleet(worlds)
-
-
-# What Algorithm ``alg`` has.
-NEUTRAL = {
-    "target": SAMPLED,
-    "behaviour": None,
-    "trace_decay": 0,
-    "step_per_feature": False,
-    "actions": None,
-}
 
 
 def check_options(algo: "FedSARSA") -> None:

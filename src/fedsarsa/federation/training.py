@@ -10,7 +10,8 @@ import numpy as np
 from fedsarsa._checks import Floats
 from fedsarsa._files import NO_ROOM
 from fedsarsa._interrupts import Interrupted, held_interrupt
-from fedsarsa.federation import checkpoint, engines
+from fedsarsa.federation import checkpoint
+from fedsarsa.federation.engine import Engine
 from fedsarsa.federation.problem import Problem
 from fedsarsa.federation.progress import Progress, reporting
 from fedsarsa.federation.state import State, Synchronisations, first_state
@@ -22,7 +23,7 @@ STRETCH_NUMBERS = 4_000_000  # numbers a stretch may hold: 32 MB
 
 def train(
     problem: Problem,
-    engine: engines.Engine,
+    engine: Engine,
     theta0: Floats,
     record_every: int,
     progress: Progress,

@@ -89,17 +89,38 @@ def draw_candidates(model: Model, seed: int, run: int, agent: int, t: int, what:
 
 
 @piece
-def choose(model: Model, seen: Floats, who: int, word: int, desk: Desk) -> tuple[int, float]:
-    """A candidate, drawn by the policy or by agent ``who``'s behaviour; the sum of the policy's masses."""
-    s, actions = I64(seen[0]) if model.finite else 0, len(desk.q)
+def choose(
+    model: Model,
+    flock: Flock,
+    lane: int,
+    theta: Floats,
+    seed: int,
+    run: int,
+    agent: int,
+    who: int,
+    t: int,
+    what: int,
+    word: int,
+    desk: Desk,
+) -> tuple[int, float]:
+    """A candidate at the observation in ``flock.seen``, and the sum of the policy's masses.
+
+    It is drawn by ``word``, from the policy or from the agent's behaviour. Fresh candidates are those of step
+    ``t`` for ``what``. ``agent`` is the number of the agent's random stream, ``who`` its place among those of
+    the problem.
+    """
+    seen, actions = flock.seen[lane], len(desk.q)
+    if model.joint:
+        draw_candidates(model, seed, run, agent, t, what, desk)
+    flock.clipped[lane] += look(model, theta, seen, desk)
+    s = I64(seen[0]) if model.finite else 0
     total = choice.weigh(model.choice, s if model.states > 1 else 0, desk.q, desk.mass)
-    if model.behaviour.size == 0:
-        place, _ = choice.select(desk.mass, U64(0), U64(actions), random.uniform(word) * total)
-        return I64(place), total
-    policies = model.behaviour.size // (model.states * actions)
-    at = ((who % policies) * model.states + s) * actions
-    acting = choice.copy_masses(model.behaviour, at, actions, desk.acting)
-    place, _ = choice.select(desk.acting, U64(0), U64(actions), random.uniform(word) * acting)
+    masses, acting = desk.mass, total
+    if model.behaviour.size > 0:
+        policies = model.behaviour.size // (model.states * actions)
+        at = ((who % policies) * model.states + s) * actions
+        masses, acting = desk.acting, choice.copy_masses(model.behaviour, at, actions, desk.acting)
+    place, _ = choice.select(masses, U64(0), U64(actions), random.uniform(word) * acting)
     return I64(place), total
 
 
@@ -218,18 +239,13 @@ def begin(
     t: int,
     desk: Desk,
 ) -> None:
-    """The first action of an episode that begins after step ``t``, at the observation in ``flock.seen``.
-
-    ``agent`` is the number of the agent's random stream, ``who`` its place among those of the problem.
-    """
-    if model.joint:
-        draw_candidates(model, seed, run, agent, t, random.FIRST_CANDIDATES, desk)
-    flock.clipped[lane] += look(model, theta, flock.seen[lane], desk)
+    """The first action of an episode that begins after step ``t``, at the observation in ``flock.seen``."""
+    what = random.FIRST_CANDIDATES
     if model.finite:
         _, word = random.words(seed, run, agent, t)
     else:
         word, _ = random.words(seed, run, agent, random.purpose(t, U64(random.FIRST_ACTION)))
-    c, _ = choose(model, flock.seen[lane], who, word, desk)
+    c, _ = choose(model, flock, lane, theta, seed, run, agent, who, t, what, word, desk)
     take(model, flock, lane, c, desk)
 
 
@@ -247,11 +263,9 @@ def redraw(
     desk: Desk,
 ) -> None:
     """Draw the action to execute at step ``t`` anew."""
-    if model.joint:
-        draw_candidates(model, seed, run, agent, t, random.REDRAW_CANDIDATES, desk)
-    flock.clipped[lane] += look(model, theta, flock.seen[lane], desk)
+    what = random.REDRAW_CANDIDATES
     word, _ = random.words(seed, run, agent, t + U64(random.REDRAW))
-    c, _ = choose(model, flock.seen[lane], who, word, desk)
+    c, _ = choose(model, flock, lane, theta, seed, run, agent, who, t, what, word, desk)
     take(model, flock, lane, c, desk)
 
 
@@ -281,10 +295,8 @@ def go_on(
     """
     if terminated:
         return learn(model, flock, lane, theta, reward, step_size, rest, progress)
-    if model.joint:
-        draw_candidates(model, seed, run, agent, t, random.CANDIDATES, desk)
-    flock.clipped[lane] += look(model, theta, flock.seen[lane], desk)
-    c, total = choose(model, flock.seen[lane], who, word, desk)
+    what = random.CANDIDATES
+    c, total = choose(model, flock, lane, theta, seed, run, agent, who, t, what, word, desk)
     ahead = desk.q[c]
     if model.target == EXPECTED:
         ahead = 0.0

@@ -81,12 +81,6 @@ class Aggregation:
         row = self.rows[int(inputs[0])]
         return np.array([row * self.width + self.columns[action]]), np.ones(1)
 
-    def vector(self, state: int, action: int) -> Floats:
-        """phi(s, a), (d,)."""
-        phi = np.zeros(self.dim)
-        phi[self.rows[state] * self.width + self.columns[action]] = 1.0
-        return phi
-
 
 @dataclass(frozen=True, eq=False)
 class DenseTable:
@@ -136,10 +130,6 @@ class DenseTable:
     def active(self, inputs: Floats, action: int) -> tuple[NDArray[np.int64], Floats]:
         """Indices and values of phi's entries; ``inputs`` holds the state's number."""
         return np.arange(self.dim), self.table[int(inputs[0]), action]
-
-    def vector(self, state: int, action: int) -> Floats:
-        """phi(s, a), (d,)."""
-        return self.table[state, action]
 
 
 @lru_cache(maxsize=128)  # the reference engine asks at every step

@@ -34,7 +34,15 @@ class Step:
     step_per_feature: bool = False
 
     @property
+    def beyond(self) -> tuple[str, ...]:
+        """The options with which it is not a step of Algorithm ``alg``.
+
+        Actions that are drawn anew are none of them: the mean path is the same.
+        """
+        options = ("target", "behaviour", "trace_decay", "step_per_feature")
+        return tuple(name for name in options if getattr(self, name) != getattr(Step, name))
+
+    @property
     def plain(self) -> bool:
         """Whether it is a step of SARSA, with actions drawn anew or not."""
-        learns = self.target == SAMPLED and self.trace_decay == 0 and not self.step_per_feature
-        return learns and not self.behaviour
+        return not self.beyond

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from fedsarsa import _checks
-from fedsarsa.federation.engines.contract import Engine
+from fedsarsa.federation.engine import Engine
 from fedsarsa.federation.problem import Problem
 from fedsarsa.worlds.control import ControlFleet
 from fedsarsa.worlds.fleet import Fleet

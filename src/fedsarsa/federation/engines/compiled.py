@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from fedsarsa._checks import Floats
 from fedsarsa._numba import U64
-from fedsarsa.federation.engines.contract import Engine
+from fedsarsa.federation.engine import Engine
 from fedsarsa.federation.engines.layout import Plan, Stretch, Team
 from fedsarsa.federation.problem import Problem
 from fedsarsa.federation.servers import Mean

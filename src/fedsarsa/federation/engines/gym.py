@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from fedsarsa._checks import Floats
 from fedsarsa._numba import U64, resolved
+from fedsarsa.federation.engine import Engine
 from fedsarsa.federation.engines import gym_lanes
 from fedsarsa.federation.engines.compiled import announced, available_cores, model_of, rows_of
-from fedsarsa.federation.engines.contract import Engine
 from fedsarsa.federation.engines.gym_lanes import (
     BROKEN,
     LOST,
@@ -31,6 +31,7 @@ from fedsarsa.federation.problem import Problem
 from fedsarsa.federation.servers.mean import among, average
 from fedsarsa.federation.state import RUNNING, Episodes, State, Synchronisations
 from fedsarsa.learning import random
+from fedsarsa.learning.boxes import Integers
 from fedsarsa.learning.episodic_layout import desk
 from fedsarsa.learning.step_sizes import step_sizes_at
 from fedsarsa.worlds.gym import GymFleet
@@ -112,9 +113,7 @@ class GymEngine(Engine):
         for lane in np.array(lanes)[~sound].tolist():
             got = flock.seen[lane, : self.observed].tolist()
             self._stop(state, lane, t, f"observation must be finite, got {got}")
-        theta, which = state.theta.reshape(len(flock.elapsed), -1), np.array(lanes, np.int64)[sound]
-        agents, first_agent = self.problem.agents, U64(self.first_agent)
-        gym_lanes.begin(self.model, flock, theta, which, agents, first_agent, self.seed, U64(t), self.desk)
+        self._act(state.theta, flock, np.array(lanes, np.int64)[sound], t, anew=False)
 
     def _stop(self, state: State, lane: int, t: int, why: str) -> None:
         """Stop an agent whose environment failed after ``t`` steps, and say so, once."""
@@ -189,13 +188,13 @@ class GymEngine(Engine):
         flock = self._prepare(state)
         with announced():
             self._begin(state, flock, [], 0)
-            self._redraw(flock, [], 0)
 
-    def _redraw(self, flock: Any, lanes: list[int], t: int) -> None:
-        """Draw the actions that lanes execute at step ``t`` anew."""
-        which, agents, first_agent = np.array(lanes, np.int64), self.problem.agents, U64(self.first_agent)
-        gym_lanes.redraw(
-            self.model, flock, self.theta, which, agents, first_agent, self.seed, U64(t), self.desk
+    def _act(self, theta: Floats, flock: Any, lanes: Integers, t: int, anew: bool) -> None:
+        """Draw first actions of episodes, or the actions of step ``t`` anew."""
+        theta = theta.reshape(len(flock.elapsed), -1)
+        agents, first_agent = self.problem.agents, U64(self.first_agent)
+        gym_lanes.act(
+            self.model, flock, theta, lanes, agents, first_agent, self.seed, U64(t), anew, self.desk
         )
 
     def _step(self, state: State, flock: Any, t: int, step_sizes: Floats) -> None:
@@ -207,7 +206,7 @@ class GymEngine(Engine):
         if not lanes:
             return
         if self.problem.step.redraw_actions:
-            self._redraw(flock, lanes, t)
+            self._act(state.theta, flock, np.array(lanes), t, anew=True)
         several, expected = self.observed > 1, self.observed if self.flat else None
         ended: list[int] = []
         for lane, answer in zip(lanes, self.stepper.step(lanes, self.answer(flock, lanes)), strict=True):

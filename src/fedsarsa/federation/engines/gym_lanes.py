@@ -17,7 +17,7 @@ STOPPED, RUNNING_ON, TRUNCATED, TERMINATED, BROKEN, OVERFLOWN, LOST = range(7)
 
 
 @kernel
-def begin(
+def act(
     model: Model,
     flock: Flock,
     theta: Floats,
@@ -26,30 +26,17 @@ def begin(
     first_agent: int,
     seed: int,
     t: int,
+    anew: bool,
     desk: Desk,
 ) -> None:
-    """First actions of the episodes that ``lanes`` begin after step ``t``."""
+    """First actions of the episodes that ``lanes`` begin after step ``t``, or those of step ``t`` anew."""
     for lane in lanes:
-        run, agent = U64(lane // agents), first_agent + U64(lane % agents)
-        episodic.begin(model, flock, lane, theta[lane], seed, run, agent, lane % agents, U64(t), desk)
-
-
-@kernel
-def redraw(
-    model: Model,
-    flock: Flock,
-    theta: Floats,
-    lanes: Integers,
-    agents: int,
-    first_agent: int,
-    seed: int,
-    t: int,
-    desk: Desk,
-) -> None:
-    """Draw the actions that ``lanes`` execute at step ``t`` anew."""
-    for lane in lanes:
-        run, agent = U64(lane // agents), first_agent + U64(lane % agents)
-        episodic.redraw(model, flock, lane, theta[lane], seed, run, agent, lane % agents, U64(t), desk)
+        who = lane % agents
+        run, agent = U64(lane // agents), first_agent + U64(who)
+        if anew:
+            episodic.redraw(model, flock, lane, theta[lane], seed, run, agent, who, U64(t), desk)
+        else:
+            episodic.begin(model, flock, lane, theta[lane], seed, run, agent, who, U64(t), desk)
 
 
 @kernel

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedsarsa._checks import Floats
-from fedsarsa.federation.engines.contract import Engine
+from fedsarsa.federation.engine import Engine
 from fedsarsa.federation.problem import Problem
 from fedsarsa.federation.servers.mean import average
 from fedsarsa.federation.state import RUNNING, State, Synchronisations

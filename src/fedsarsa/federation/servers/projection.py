@@ -34,22 +34,9 @@ def of_present(
     after: Floats,
     present: NDArray[np.bool] | None,
 ) -> Floats:
-    """Apply ``rule``, (..., n, d) -> (..., d), to the agents that took part.
+    """Apply ``rule``, (..., n, d) -> (..., d), to the agents that took part; for ``Server.combine``.
 
-    Parameters
-    ----------
-    fewest : int
-        Agents that the rule needs. Where fewer took part, the server keeps its parameter.
-    before : (R, d)
-        The server's parameter before the round.
-    after : (R, N, d)
-        The agents' parameters after it.
-    present : (R, N) bool, optional
-        Who took part; everybody unless given.
-
-    Returns
-    -------
-    (R, d) array
+    Where fewer took part than the ``fewest`` that the rule needs, the server keeps its parameter.
     """
     if present is None or present.all():
         return rule(after)
