@@ -1,7 +1,7 @@
 import shutil
 
 from fedsarsa import _numba
-from fedsarsa.federation.engines import lanes
+from fedsarsa.engines import fast_path_rounds
 
 
 def test_compiled_code_is_kept_apart_by_the_sources_that_go_into_it(tmp_path):
@@ -14,7 +14,7 @@ def test_compiled_code_is_kept_apart_by_the_sources_that_go_into_it(tmp_path):
 
 
 def test_kernels_use_that_folder():
-    assert _numba.fingerprint(_numba.PACKAGE) in lanes.train.stats.cache_path
+    assert _numba.fingerprint(_numba.PACKAGE) in fast_path_rounds.train.stats.cache_path
 
 
 def test_a_chosen_folder_is_respected(tmp_path):

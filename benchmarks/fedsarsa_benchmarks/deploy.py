@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 
 import fedsarsa as fs
+from fedsarsa import engines
 from fedsarsa.experiments import grid
 from fedsarsa.experiments import sweep as sweeps
-from fedsarsa.federation import engines
 from fedsarsa.federation.problem import Problem
 from fedsarsa.federation.state import first_state
 from fedsarsa_benchmarks.measuring import Result, at_least, at_most, median_seconds, seconds

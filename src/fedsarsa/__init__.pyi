@@ -2,17 +2,17 @@
 
 from fedsarsa import theory
 from fedsarsa._version import __version__
+from fedsarsa.algorithm import FedSARSA
 from fedsarsa.federation import servers
-from fedsarsa.federation.fedsarsa import FedSARSA
 from fedsarsa.federation.history import History
-from fedsarsa.federation.rollout import rollouts
-from fedsarsa.learning.candidates import GridActions, RandomActions
+from fedsarsa.learning.actions import GridActions, RandomActions
 from fedsarsa.learning.features import ModuloFeatures, OneHot, TabularFeatures
 from fedsarsa.learning.fourier import FourierBasis
 from fedsarsa.learning.policies import EpsilonGreedy, FixedPolicy, Greedy, Softmax
 from fedsarsa.learning.rbf import RBF
 from fedsarsa.learning.step_sizes import ConstantStep, LinearDecay, PiecewiseDecay
 from fedsarsa.learning.tile_coding import TileCoding
+from fedsarsa.rollout import rollouts
 from fedsarsa.theory.evaluation import evaluate
 from fedsarsa.worlds import control, paper
 from fedsarsa.worlds.finite import FiniteMDP

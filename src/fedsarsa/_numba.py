@@ -27,7 +27,7 @@ COMPILED = (
     "worlds/control/*.py",
     "learning/*.py",
     "federation/state.py",
-    "federation/engines/*.py",
+    "engines/*.py",
 )
 
 

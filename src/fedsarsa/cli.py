@@ -62,7 +62,7 @@ def train(
     from fedsarsa import _files
     from fedsarsa._interrupts import Interrupted
     from fedsarsa.experiments import config as configs
-    from fedsarsa.learning.boxes import BoxMap, many
+    from fedsarsa.learning.continuous_features import BoxMap, many
     from fedsarsa.learning.tile_coding import Tiles
     from fedsarsa.worlds.fleet import Fleet
 
@@ -154,7 +154,7 @@ def sweep(
     from fedsarsa._interrupts import Interrupted
     from fedsarsa.experiments import grid, summary
     from fedsarsa.experiments import sweep as sweeps
-    from fedsarsa.experiments.progress import sweep_bar
+    from fedsarsa.experiments.progress_bars import sweep_bar
 
     if ray is not None and threads is not None:
         raise ValueError(f"threads: expected none with --ray, where every cell has one core, got {threads}")
@@ -187,9 +187,9 @@ def reproduce(
 
     Ctrl-C, or a crash, loses no finished cell; the same command goes on with the rest.
     """
-    from fedsarsa.experiments import processes
+    from fedsarsa.experiments import workers
 
-    processes.prepare(*BEHIND_FIGURES)
+    workers.prepare(*BEHIND_FIGURES)
     from fedsarsa.experiments.reproduction import settings
     from fedsarsa.experiments.reproduction.run import reproduce as make
 
@@ -246,7 +246,7 @@ def engines() -> None:
     """List the engines: what they train, and why one does not work here."""
     from rich.table import Table
 
-    from fedsarsa.federation.engines import ENGINES
+    from fedsarsa.engines import ENGINES
 
     table = Table("engine", "trains", "what it is", "here")
     for name, entry in ENGINES.items():

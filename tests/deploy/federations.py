@@ -4,8 +4,8 @@ import time
 
 import numpy as np
 
-from fedsarsa.federation import engines
-from fedsarsa.federation.engines.reference import local_step
+from fedsarsa import engines
+from fedsarsa.engines.reference import local_step
 from fedsarsa.federation.servers.mean import average
 from fedsarsa.federation.servers.projection import project
 from fedsarsa.federation.state import first_state

@@ -27,7 +27,7 @@ from tests.deploy.grids import changed
 def test_agents_on_their_own_take_the_steps_of_the_reference_engine(settings, homes, monkeypatch, stretch):
     from fedsarsa.federation.servers.projection import project
 
-    monkeypatch.setattr("fedsarsa.federation.training.STRETCH_SECONDS", stretch)
+    monkeypatch.setattr("fedsarsa.federation.training.SPAN_SECONDS", stretch)
     agents = [Agent(settings, i, home) for i, home in enumerate(homes)]
     theta = np.zeros(settings.dim)
     for number, expected in enumerate(reference(settings)[1:], start=1):

@@ -118,7 +118,7 @@ def test_rounds_in_many_stretches_are_those_in_one(homes, tmp_path, monkeypatch,
     settings = load(tmp_path, text)
     seen = []
     for home, stretch in ((homes[0], 1e9), (homes[1], 1e-9)):  # ever longer ones, a step at a time
-        monkeypatch.setattr("fedsarsa.federation.training.STRETCH_SECONDS", stretch)
+        monkeypatch.setattr("fedsarsa.federation.training.SPAN_SECONDS", stretch)
         agent, theta = Agent(settings, 0, home), settings.theta0
         for number in range(1, 5):
             theta = agent.take_part(request(settings, number), theta)

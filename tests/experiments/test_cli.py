@@ -51,16 +51,16 @@ def test_interrupt_saves_and_the_same_command_goes_on(tmp_path):
     program = textwrap.dedent("""
         import os, signal
         from fedsarsa.cli import main
-        from fedsarsa.federation.engines.cpu import CpuEngine
+        from fedsarsa.engines.fast_path import FastPathEngine
 
-        advance = CpuEngine.advance
+        advance = FastPathEngine.advance
 
         def with_ctrl_c(self, state, steps):
             if state.t:
                 os.killpg(0, signal.SIGINT)  # as a terminal does, to the whole group, in the second stretch
             return advance(self, state, steps)
 
-        CpuEngine.advance = with_ctrl_c
+        FastPathEngine.advance = with_ctrl_c
         main()
     """)
     interrupted = subprocess.run(

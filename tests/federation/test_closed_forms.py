@@ -40,7 +40,7 @@ def test_tabular_td_reaches_the_exact_values():
 
 def test_agents_with_one_random_stream_are_one_agent(monkeypatch):
     # Identical agents that share their randomness stay identical: their average is any one of them.
-    from fedsarsa.federation.engines import reference
+    from fedsarsa.engines import reference
 
     plain = reference.random.plain_words
     monkeypatch.setattr(reference.random, "plain_words", lambda seed, run, agent, t: plain(seed, run, 0, t))

@@ -18,8 +18,8 @@ ENGINES = ["reference", "cpu"]
 @pytest.fixture
 def step_by_step(monkeypatch):
     """Stretches of a single step: a training is cut wherever it can be."""
-    monkeypatch.setattr("fedsarsa.federation.engine.FIRST_STRETCH", 1)
-    monkeypatch.setattr("fedsarsa.federation.training.STRETCH_SECONDS", 1e-9)
+    monkeypatch.setattr("fedsarsa.federation.engine.FIRST_SPAN", 1)
+    monkeypatch.setattr("fedsarsa.federation.training.SPAN_SECONDS", 1e-9)
 
 
 def small(**options):
@@ -209,19 +209,19 @@ def test_settings_that_do_not_fit_the_fleet():
 
 
 def test_interrupted_training_goes_on_where_it_stopped(tmp_path, monkeypatch, step_by_step):
-    from fedsarsa.federation.engines.cpu import CpuEngine
+    from fedsarsa.engines.fast_path import FastPathEngine
 
     algo = fs.FedSARSA(fs.OneHot(), fs.Softmax(1.0), fs.LinearDecay(3.0, 9.0), sync_every=5)
     whole = algo.train(fleet(), 103, runs=2, record_every=2)
     path = tmp_path / "checkpoint.nc"
-    advance = CpuEngine.advance
+    advance = FastPathEngine.advance
 
     def with_ctrl_c(self, state, steps):
         signal.raise_signal(signal.SIGINT)
         return advance(self, state, steps)
 
     with monkeypatch.context() as patched:
-        patched.setattr(CpuEngine, "advance", with_ctrl_c)
+        patched.setattr(FastPathEngine, "advance", with_ctrl_c)
         for done in range(1, 4):  # in the first stretch, again and again
             with pytest.raises(Interrupted, match=f"after {done} of 103 steps"):
                 algo.train(fleet(), 103, runs=2, record_every=2, checkpoint=path)
@@ -254,7 +254,7 @@ def test_a_killed_training_leaves_a_whole_checkpoint(tmp_path):
         import fedsarsa as fs, fedsarsa.federation.training as training
         from fedsarsa.federation import engine
         training.CHECKPOINT_SECONDS = -1.0
-        engine.FIRST_STRETCH, training.STRETCH_SECONDS = 1, 1e-9
+        engine.FIRST_SPAN, training.SPAN_SECONDS = 1, 1e-9
         fs.FedSARSA().train(fs.paper.fleet(5), 50_000_000, runs=2, checkpoint={str(path)!r}, record_every=100)
     """)
     child = subprocess.Popen([sys.executable, "-c", program])
@@ -357,9 +357,9 @@ def test_every_setting_is_part_of_a_checkpoint(tmp_path, monkeypatch, change):
 
 
 def test_ctrl_c_is_heard_in_the_last_stretch_too(tmp_path, monkeypatch):
-    from fedsarsa.federation.engines.cpu import CpuEngine
+    from fedsarsa.engines.fast_path import FastPathEngine
 
-    advance = CpuEngine.advance
+    advance = FastPathEngine.advance
 
     def last(self, state, steps):
         if state.t + steps == 20:
@@ -368,7 +368,7 @@ def test_ctrl_c_is_heard_in_the_last_stretch_too(tmp_path, monkeypatch):
 
     path = tmp_path / "checkpoint.nc"
     with monkeypatch.context() as patched:
-        patched.setattr(CpuEngine, "advance", last)
+        patched.setattr(FastPathEngine, "advance", last)
         with pytest.raises(Interrupted, match="interrupted after 20 of 20 steps"):
             small().train(fleet(), 20, runs=1, checkpoint=path)
     resumed = small().train(fleet(), 20, runs=1, checkpoint=path)

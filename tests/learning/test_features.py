@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 import fedsarsa as fs
-from fedsarsa.federation.fedsarsa import FedSARSA
+from fedsarsa.algorithm import FedSARSA
 from tests.worlds_of_tests import dense
 
 

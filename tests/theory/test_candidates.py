@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 import fedsarsa as fs
-from fedsarsa.federation import engines
+from fedsarsa import engines
 from fedsarsa.federation.state import first_state
 from fedsarsa.theory.candidates import among_draws
 from tests.worlds_of_tests import dense

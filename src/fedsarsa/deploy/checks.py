@@ -12,7 +12,7 @@ from fedsarsa._checks import Floats
 from fedsarsa.deploy import wire
 from fedsarsa.deploy.config import Federation
 from fedsarsa.deploy.wire import plain
-from fedsarsa.learning.boxes import BoxMap
+from fedsarsa.learning.continuous_features import BoxMap
 from fedsarsa.learning.features import Aggregation, FeatureMap
 from fedsarsa.learning.step_sizes import ConstantStep, Schedule, schedules, step_sizes_at
 

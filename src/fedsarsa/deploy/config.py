@@ -11,16 +11,16 @@ import numpy as np
 from pydantic import ValidationError
 
 from fedsarsa._checks import Floats
+from fedsarsa.algorithm import FedSARSA
 from fedsarsa.deploy.sections import DeployedFleet, Deployment, RemoteContinuousFleet, RemoteFleet, Server
 from fedsarsa.experiments import config as configs
 from fedsarsa.experiments.continuous import ControlSection, GymSection
 from fedsarsa.federation import servers
-from fedsarsa.federation.fedsarsa import FedSARSA
-from fedsarsa.federation.options import behaviours
 from fedsarsa.federation.problem import AnyFleet, Problem
-from fedsarsa.learning.boxes import BoxMap
+from fedsarsa.learning.continuous_features import BoxMap
 from fedsarsa.learning.features import FeatureMap
 from fedsarsa.learning.step_sizes import schedules
+from fedsarsa.learning.targets import behaviours
 from fedsarsa.worlds.fleet import Fleet
 
 LONGEST_TERM, SHOWN = 1000, 100  # letters of a term, and those shown of one that is longer

@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedsarsa import engines
 from fedsarsa._checks import Floats
 from fedsarsa.deploy.config import Federation
-from fedsarsa.federation import engines
-from fedsarsa.federation.options import behaviours
 from fedsarsa.federation.problem import MOST_STEPS, Problem
 from fedsarsa.federation.servers import Mean
 from fedsarsa.federation.state import RUNNING, first_state
-from fedsarsa.federation.training import adapted, stretch_length
+from fedsarsa.federation.training import adapted, span_length
 from fedsarsa.learning.step_sizes import schedules
+from fedsarsa.learning.targets import behaviours
 
 Held = dict[str, NDArray[Any]]
 
@@ -104,7 +104,7 @@ class Learner:
         if training.episodes is not None:
             training.episodes.episodes[:], training.episodes.returns[:] = 0, 0.0
         while training.t < t + steps:
-            length = stretch_length(self._engine.problem, training.t, self._stretch)
+            length = span_length(self._engine.problem, training.t, self._stretch)
             length = min(length, t + steps - training.t)
             begun = time.monotonic()
             with self._making():

@@ -9,11 +9,11 @@ from zipfile import BadZipFile, ZipFile
 import numpy as np
 from pydantic import AfterValidator, Field, ValidationError
 
+from fedsarsa import engines
 from fedsarsa._checks import nearest
-from fedsarsa.experiments.algorithm import Algorithm
+from fedsarsa.experiments.algorithm_sections import Algorithm
 from fedsarsa.experiments.continuous import ControlSection, GymSection, GymTablesSection
 from fedsarsa.experiments.section import Count, Section, Steps, unless_given
-from fedsarsa.federation import engines
 from fedsarsa.federation.problem import AnyFleet
 from fedsarsa.worlds import paper
 from fedsarsa.worlds.finite import FiniteMDP

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from fedsarsa.experiments.section import Count, Section
-from fedsarsa.learning.candidates import Candidates, GridActions, RandomActions
+from fedsarsa.learning.actions import Candidates, GridActions, RandomActions
 from fedsarsa.learning.fourier import FourierBasis
 from fedsarsa.learning.rbf import RBF
 from fedsarsa.learning.tile_coding import TileCoding

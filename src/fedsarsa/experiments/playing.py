@@ -13,8 +13,8 @@ from fedsarsa import _files
 from fedsarsa.experiments import config as configs
 from fedsarsa.federation.history import History
 from fedsarsa.federation.problem import Problem
-from fedsarsa.federation.rollout import Player
 from fedsarsa.learning.policies import greedy
+from fedsarsa.rollout import Player
 from fedsarsa.worlds.control import ControlWorld
 from fedsarsa.worlds.gym import GymFleet, close
 

@@ -8,9 +8,9 @@ import numpy as np
 
 from fedsarsa import theory
 from fedsarsa._checks import Floats
-from fedsarsa.experiments.algorithm import FeaturesSection, PolicySection
+from fedsarsa.algorithm import FedSARSA
+from fedsarsa.experiments.algorithm_sections import FeaturesSection, PolicySection
 from fedsarsa.experiments.config import Config, FleetSection, PaperFleet, finite
-from fedsarsa.federation.fedsarsa import FedSARSA
 from fedsarsa.learning.policies import EpsilonGreedy, Greedy, improvement
 from fedsarsa.learning.step_sizes import LinearDecay
 from fedsarsa.learning.targets import MAX

@@ -15,10 +15,10 @@ import xarray as xr
 
 from fedsarsa import _files
 from fedsarsa._interrupts import Interrupted, held_interrupt
+from fedsarsa.engines.compiled import available_cores
 from fedsarsa.experiments import store
 from fedsarsa.experiments.grid import Cell, Grid, label
 from fedsarsa.experiments.store import Store
-from fedsarsa.federation.engines.compiled import available_cores
 from fedsarsa.federation.history import History
 
 MARK = "cell"  # the attribute of a history that says which cell it is of

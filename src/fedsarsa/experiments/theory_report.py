@@ -9,7 +9,7 @@ from rich.table import Table
 
 from fedsarsa import theory
 from fedsarsa._checks import Floats
-from fedsarsa.federation.fedsarsa import FedSARSA
+from fedsarsa.algorithm import FedSARSA
 from fedsarsa.theory.bounds import Bounds
 from fedsarsa.theory.constants import Constants
 from fedsarsa.theory.prediction import Prediction

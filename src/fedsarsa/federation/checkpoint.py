@@ -16,7 +16,7 @@ from fedsarsa._checks import Floats
 from fedsarsa.federation.problem import Problem
 from fedsarsa.federation.servers import Mean
 from fedsarsa.federation.state import Episodes, State, Synchronisations
-from fedsarsa.learning.boxes import BoxMap
+from fedsarsa.learning.continuous_features import BoxMap
 from fedsarsa.learning.targets import EXPECTED, MAX
 from fedsarsa.worlds.fleet import Fleet
 

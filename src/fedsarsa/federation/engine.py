@@ -6,7 +6,7 @@ from typing import ClassVar
 from fedsarsa.federation.problem import Problem
 from fedsarsa.federation.state import State, Synchronisations
 
-FIRST_STRETCH = 100_000  # agent-steps of compiled worlds, before it is known how long they take
+FIRST_SPAN = 100_000  # agent-steps of compiled worlds, before it is known how long they take
 
 
 class Engine(ABC):
@@ -32,7 +32,7 @@ class Engine(ABC):
     @property
     def first_steps(self) -> int:
         """Steps to take at first, before it is known how long they take."""
-        return max(1, FIRST_STRETCH // (self.problem.agents * self.problem.runs))
+        return max(1, FIRST_SPAN // (self.problem.agents * self.problem.runs))
 
     @abstractmethod
     def start(self, state: State) -> None:

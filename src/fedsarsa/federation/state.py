@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from fedsarsa._checks import MEMORY, Floats
 from fedsarsa.federation.problem import Problem
 from fedsarsa.federation.servers.mean import average
-from fedsarsa.learning.boxes import BoxMap, Integers
+from fedsarsa.learning.continuous_features import BoxMap, Integers
 from fedsarsa.worlds.control.world import OBSERVATION, STATE
 
 RUNNING = -1  # in State.failed_at: parameters are finite so far
@@ -104,7 +104,7 @@ class State:
 
 @dataclass(eq=False)
 class Synchronisations:
-    """What an engine saw at the synchronisations of a stretch of steps.
+    """What an engine saw at the synchronisations of a span of steps.
 
     Attributes
     ----------

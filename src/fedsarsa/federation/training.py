@@ -1,4 +1,4 @@
-"""The training loop: stretches of steps by an engine, with records, progress and checkpoints between."""
+"""The training loop: spans of steps by an engine, with records, progress and checkpoints between."""
 
 import time
 import warnings
@@ -17,8 +17,10 @@ from fedsarsa.federation.progress import Progress, reporting
 from fedsarsa.federation.state import State, Synchronisations, first_state
 
 CHECKPOINT_SECONDS = 60.0
-STRETCH_SECONDS = 0.25  # between two looks at progress, interrupts and checkpoints
-STRETCH_NUMBERS = 4_000_000  # numbers a stretch may hold: 32 MB
+SPAN_SECONDS = 0.25  # between two looks at progress, interrupts and checkpoints
+SPAN_NUMBERS = 4_000_000  # numbers a span may hold: 32 MB
+MOST_RECORDED = 4 * 2**30  # bytes of central parameters that a history may keep
+KEPT = 200  # records that are suggested instead
 
 
 def train(
@@ -38,15 +40,15 @@ def train(
     else:
         engine.start(state)
         records.central[:, 0], records.drift[:, 0] = state.central, np.nan
-    saved, stretch = time.monotonic(), engine.first_steps
+    saved, span = time.monotonic(), engine.first_steps
     with held_interrupt() as interrupted, reporting(problem, state.t, progress) as report:
         while state.t < problem.steps and not interrupted.is_set():
             begun = time.monotonic()
-            seen = engine.advance(state, stretch_length(problem, state.t, stretch))
+            seen = engine.advance(state, span_length(problem, state.t, span))
             known = _note(problem, records, record_every, state.t, seen)
             report(state.t)
             ended = time.monotonic()
-            stretch = adapted(stretch, ended - begun)
+            span = adapted(span, ended - begun)
             if path is not None and (ended - saved > CHECKPOINT_SECONDS or interrupted.is_set()):
                 try:
                     checkpoint.save(path, mark(), state, records, known)
@@ -64,10 +66,10 @@ def train(
     return state, records
 
 
-def stretch_length(problem: Problem, t: int, wanted: int) -> int:
+def span_length(problem: Problem, t: int, wanted: int) -> int:
     """Steps to take at once from ``t``: about ``wanted``, whole rounds if one fits, else a part of one."""
-    # What a stretch holds in memory: step sizes of every schedule, records of every round.
-    wanted = min(wanted, max(1, STRETCH_NUMBERS // len(problem.schedules)))
+    # What a span holds in memory: step sizes of every schedule, records of every round.
+    wanted = min(wanted, max(1, SPAN_NUMBERS // len(problem.schedules)))
     left, every = problem.steps - t, problem.sync_every
     if every is None:
         return min(wanted, left)
@@ -75,13 +77,13 @@ def stretch_length(problem: Problem, t: int, wanted: int) -> int:
     rounds = min(wanted // every, left // every)
     if to_next < every or rounds == 0:
         return min(wanted, to_next, left)
-    return min(rounds, max(1, STRETCH_NUMBERS // (problem.runs * int(problem.features.dim)))) * every
+    return min(rounds, max(1, SPAN_NUMBERS // (problem.runs * int(problem.features.dim)))) * every
 
 
-def adapted(stretch: int, seconds: float) -> int:
-    """The length of the next stretch, so that it takes about ``STRETCH_SECONDS``."""
-    factor = STRETCH_SECONDS / max(seconds, 1e-6)
-    return max(1, int(stretch * min(max(factor, 0.1), 10.0)))
+def adapted(span: int, seconds: float) -> int:
+    """The length of the next span, so that it takes about ``SPAN_SECONDS``."""
+    factor = SPAN_SECONDS / max(seconds, 1e-6)
+    return max(1, int(span * min(max(factor, 0.1), 10.0)))
 
 
 def _empty(problem: Problem, record_every: int) -> Synchronisations:
@@ -103,3 +105,16 @@ def _note(
     records.central[:, known - central.shape[1] : known] = central
     records.drift[:, known - drift.shape[1] : known] = drift
     return known
+
+
+def check_records(problem: Problem, record_every: int) -> None:
+    """Say so before central parameters fill the memory."""
+    if problem.sync_every is None:
+        return
+    rounds = problem.steps // problem.sync_every
+    needed = 8 * problem.runs * problem.features.dim * (rounds // record_every)
+    if needed > MOST_RECORDED:
+        raise ValueError(
+            f"record_every must leave at most {MOST_RECORDED >> 30} GiB of records, got {needed >> 30} with "
+            f"{record_every}; {max(1, rounds // KEPT)} would keep {KEPT} of {problem.features.dim} parameters"
+        )

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedsarsa import _checks
 from fedsarsa._checks import Floats
-from fedsarsa.learning.boxes import BoxMap, check_size
+from fedsarsa.learning.continuous_features import BoxMap, check_size
 from fedsarsa.learning.fourier import FourierBasis
 from fedsarsa.learning.rbf import RBF
 from fedsarsa.learning.tile_coding import TileCoding, Tiles

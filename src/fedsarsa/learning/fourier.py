@@ -8,7 +8,7 @@ import numpy as np
 
 from fedsarsa._checks import Floats
 from fedsarsa._numba import piece
-from fedsarsa.learning.boxes import (
+from fedsarsa.learning.continuous_features import (
     Bounds,
     Coefficients,
     ContinuousFeatures,

@@ -1,7 +1,10 @@
 """What a local step aims at, and what it does besides: the options of the step beyond Algorithm ``alg``."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from fedsarsa import _checks
 from fedsarsa.learning.policies import FixedPolicy
 
 SAMPLED, EXPECTED, MAX = TARGETS = ("sampled", "expected", "max")
@@ -33,6 +36,16 @@ class Step:
     redraw_actions: bool = False
     step_per_feature: bool = False
 
+    def __post_init__(self) -> None:
+        _checks.choice("target", self.target, TARGETS)
+        decay = _checks.number("trace_decay", self.trace_decay, "a number in [0, 1]")
+        if not 0 <= decay <= 1:
+            raise ValueError(f"trace_decay must be a number in [0, 1], got {self.trace_decay!r}")
+        _checks.choice("traces", self.traces, TRACES)
+        for name in ("redraw_actions", "step_per_feature"):
+            if not isinstance(getattr(self, name), bool):
+                raise TypeError(f"{name} must be True or False, got {getattr(self, name)!r}")
+
     @property
     def beyond(self) -> tuple[str, ...]:
         """The options with which it is not a step of Algorithm ``alg``.
@@ -46,3 +59,15 @@ class Step:
     def plain(self) -> bool:
         """Whether it is a step of SARSA, with actions drawn anew or not."""
         return not self.beyond
+
+
+def behaviours(given: Any, agents: int | None = None) -> tuple[FixedPolicy, ...]:
+    """The policies by which agents act: none, one for all, or one for each of ``agents``."""
+    if given is None:
+        return ()
+    policies = (given,) if isinstance(given, FixedPolicy) else given
+    if not isinstance(policies, Sequence) or not all(isinstance(one, FixedPolicy) for one in policies):
+        raise TypeError(f"behaviour must be a FixedPolicy, or a list with one per agent, got {given!r}")
+    if agents is not None and len(policies) not in {1, agents}:
+        raise ValueError(f"behaviour must be one or one per agent ({agents}), got {len(policies)}")
+    return tuple(policies)

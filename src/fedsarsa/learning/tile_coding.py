@@ -9,7 +9,7 @@ import numpy as np
 from fedsarsa import _checks
 from fedsarsa._checks import Floats
 from fedsarsa._numba import U64, piece
-from fedsarsa.learning.boxes import (
+from fedsarsa.learning.continuous_features import (
     Bounds,
     Coefficients,
     ContinuousFeatures,

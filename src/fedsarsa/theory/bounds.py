@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from fedsarsa import _checks
 from fedsarsa._blas import single_threaded
 from fedsarsa._checks import Floats
-from fedsarsa.federation.fedsarsa import FedSARSA, plain
+from fedsarsa.algorithm import FedSARSA, plain
 from fedsarsa.theory.constants import Constants, compute
 from fedsarsa.theory.courses import pulls
 from fedsarsa.theory.error_bounds import of_errors

@@ -16,8 +16,8 @@ from numpy.typing import ArrayLike
 
 from fedsarsa import _checks
 from fedsarsa._checks import Floats
-from fedsarsa.federation.fedsarsa import FedSARSA, checked
-from fedsarsa.federation.options import EpisodicFleet, any_fleet
+from fedsarsa.algorithm import FedSARSA, checked
+from fedsarsa.federation.spaces import EpisodicFleet, any_fleet
 from fedsarsa.learning.policies import EpsilonGreedy, FixedPolicy, Greedy, Policy, Softmax
 from fedsarsa.theory.assumptions import lipschitz
 

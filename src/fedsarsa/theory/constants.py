@@ -9,7 +9,7 @@ import numpy as np
 
 from fedsarsa._blas import single_threaded
 from fedsarsa._checks import Floats
-from fedsarsa.federation.fedsarsa import FedSARSA, plain
+from fedsarsa.algorithm import FedSARSA, plain
 from fedsarsa.federation.problem import Problem
 from fedsarsa.learning.features import Aggregation
 from fedsarsa.learning.policies import improvement

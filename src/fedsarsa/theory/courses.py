@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedsarsa._checks import Floats
-from fedsarsa.federation.fedsarsa import FedSARSA
+from fedsarsa.algorithm import FedSARSA
 from fedsarsa.federation.problem import Problem
 from fedsarsa.theory.action_classes import classes, dynamics
 from fedsarsa.theory.basins import astray

@@ -29,7 +29,7 @@ from numpy.typing import ArrayLike, NDArray
 from fedsarsa import _checks
 from fedsarsa._blas import single_threaded
 from fedsarsa._checks import Floats
-from fedsarsa.federation.fedsarsa import FedSARSA, plain
+from fedsarsa.algorithm import FedSARSA, plain
 from fedsarsa.federation.history import History
 from fedsarsa.federation.problem import Problem
 from fedsarsa.theory.action_classes import Dynamics, Point, dynamics

@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 from fedsarsa._checks import Floats
-from fedsarsa.federation.fedsarsa import FedSARSA
+from fedsarsa.algorithm import FedSARSA
 from fedsarsa.learning.features import Aggregation, OneHot
 from fedsarsa.learning.step_sizes import ConstantStep, LinearDecay, Schedule, schedules
 from fedsarsa.theory.constants import Constants, compute

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from fedsarsa import _checks
 from fedsarsa._blas import single_threaded
 from fedsarsa._checks import Floats
-from fedsarsa.federation.fedsarsa import FedSARSA, checked
+from fedsarsa.algorithm import FedSARSA, checked
 from fedsarsa.learning.policies import improvement
 from fedsarsa.theory.stationary import long_run_distribution
 from fedsarsa.worlds.finite import FiniteMDP

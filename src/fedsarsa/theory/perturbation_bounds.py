@@ -6,7 +6,7 @@ import numpy as np
 from scipy.spatial.distance import pdist
 
 from fedsarsa._checks import Floats
-from fedsarsa.federation.fedsarsa import FedSARSA
+from fedsarsa.algorithm import FedSARSA
 from fedsarsa.learning.policies import improvement
 from fedsarsa.theory.constants import Constants
 from fedsarsa.theory.inequality import FIXED, MIXING, SMOOTH, Bound, failing, stated

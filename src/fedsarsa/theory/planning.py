@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from fedsarsa import _checks
 from fedsarsa._blas import single_threaded
-from fedsarsa.federation.fedsarsa import FedSARSA, plain
+from fedsarsa.algorithm import FedSARSA, plain
 from fedsarsa.theory.horizons import Mooring, rounds_until
 from fedsarsa.theory.prediction import predict, vector
 from fedsarsa.theory.scouting import Scene, choices, scene, verdicts

@@ -23,7 +23,7 @@ from scipy.interpolate import PchipInterpolator
 from fedsarsa import _checks
 from fedsarsa._blas import single_threaded
 from fedsarsa._checks import Floats
-from fedsarsa.federation.fedsarsa import FedSARSA, plain
+from fedsarsa.algorithm import FedSARSA, plain
 from fedsarsa.federation.problem import Problem
 from fedsarsa.theory.assumptions import require_smooth
 from fedsarsa.theory.courses import Course, build_field, course

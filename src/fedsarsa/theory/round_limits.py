@@ -6,7 +6,7 @@ import numpy as np
 
 from fedsarsa._blas import single_threaded
 from fedsarsa._checks import Floats
-from fedsarsa.federation.fedsarsa import FedSARSA, plain
+from fedsarsa.algorithm import FedSARSA, plain
 from fedsarsa.theory.assumptions import require_smooth
 from fedsarsa.theory.courses import build_field, late_steps, mean_field
 from fedsarsa.theory.roots import end_of_flow

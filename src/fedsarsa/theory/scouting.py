@@ -9,7 +9,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from fedsarsa._checks import Floats
-from fedsarsa.federation.fedsarsa import FedSARSA
+from fedsarsa.algorithm import FedSARSA
 from fedsarsa.theory.action_classes import Classes, Dynamics
 from fedsarsa.theory.assumptions import require_smooth
 from fedsarsa.theory.courses import build_field

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from typing import overload
+from typing import Any, overload
 
 import numpy as np
 from scipy.spatial.distance import pdist
@@ -118,6 +118,15 @@ class Fleet(Sequence[FiniteMDP]):
             highest = np.maximum(highest, world.expected_reward)
         spread = float((highest - lowest).max())
         return spread / self.reward_cap if spread > 0 else 0.0
+
+    def describe(self) -> dict[str, Any]:
+        """The fleet in numbers, for records."""
+        return {
+            "distinct_worlds": len(self.worlds),
+            "states": self.states,
+            "actions": self.actions,
+            "discount": self.discount,
+        }
 
     def __repr__(self) -> str:
         return (

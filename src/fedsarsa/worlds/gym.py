@@ -12,7 +12,7 @@ import numpy as np
 
 from fedsarsa import _checks
 from fedsarsa._checks import Floats
-from fedsarsa.worlds import constructors, tables
+from fedsarsa.worlds import constructors, toy_text
 from fedsarsa.worlds.finite import FiniteMDP
 
 MOST_ACTIONS = 4096  # combinations of several action numbers
@@ -93,12 +93,12 @@ class GymWorld:
             observation, action = env.observation_space, env.action_space
         return Spaces(_observations(observation, self.label), _actions(action, self.label))
 
-    def to_finite(self, discount: float = 0.99, ends: str = tables.RESTART) -> FiniteMDP:
+    def to_finite(self, discount: float = 0.99, ends: str = toy_text.RESTART) -> FiniteMDP:
         """The finite MDP in the environment's own tables (FrozenLake, CliffWalking, Taxi): see ``tables``.
 
         ``ends`` says what follows a termination: "restart", the next episode, or "absorbing", nothing.
         """
-        return tables.finite(self, discount, ends)
+        return toy_text.finite(self, discount, ends)
 
     @property
     def label(self) -> str:

@@ -11,17 +11,17 @@ import xarray as xr
 
 from fedsarsa import _files, theory
 from fedsarsa._version import __version__
+from fedsarsa.algorithm import FedSARSA
 from fedsarsa.experiments import store, sweep
 from fedsarsa.experiments.grid import Cell, Grid
 from fedsarsa.experiments.predictions import Predictions
-from fedsarsa.experiments.progress import sweep_bar
+from fedsarsa.experiments.progress_bars import sweep_bar
 from fedsarsa.experiments.references import reference
 from fedsarsa.experiments.reproduction import further, settings
 from fedsarsa.experiments.reproduction.panels import figures
 from fedsarsa.experiments.reproduction.settings import Scale
 from fedsarsa.experiments.statistics import floor
 from fedsarsa.experiments.sweep import Sweep
-from fedsarsa.federation.fedsarsa import FedSARSA
 from fedsarsa.federation.history import History
 from fedsarsa.worlds import paper
 

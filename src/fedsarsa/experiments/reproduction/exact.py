@@ -8,7 +8,7 @@ import numpy as np
 
 from fedsarsa import theory
 from fedsarsa._checks import Floats
-from fedsarsa.federation.fedsarsa import FedSARSA
+from fedsarsa.algorithm import FedSARSA
 from fedsarsa.theory.assumptions import LEAST_SIGMA
 from fedsarsa.theory.constants import Constants
 from fedsarsa.worlds import paper

@@ -5,10 +5,10 @@ from collections.abc import Iterable
 import numpy as np
 import xarray as xr
 
+from fedsarsa.algorithm import FedSARSA
 from fedsarsa.experiments.reproduction.claim import FAILS, HOLDS, Claim, by_level, levels, within
 from fedsarsa.experiments.reproduction.settings import Scale
 from fedsarsa.experiments.statistics import Estimate, floor, known, mean_ratio, ratio
-from fedsarsa.federation.fedsarsa import FedSARSA
 from fedsarsa.learning.policies import FIRST, Greedy, improvement
 from fedsarsa.worlds import paper
 

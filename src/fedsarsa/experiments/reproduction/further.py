@@ -5,8 +5,8 @@ import xarray as xr
 
 from fedsarsa import theory
 from fedsarsa._checks import Floats
+from fedsarsa.algorithm import FedSARSA
 from fedsarsa.experiments.statistics import floor_around
-from fedsarsa.federation.fedsarsa import FedSARSA
 from fedsarsa.learning.policies import FixedPolicy, Greedy
 from fedsarsa.learning.step_sizes import LinearDecay
 from fedsarsa.worlds import paper

@@ -8,15 +8,15 @@ from pathlib import Path
 
 from fedsarsa import _files
 from fedsarsa._version import __version__
+from fedsarsa.engines.compiled import available_cores
 from fedsarsa.experiments import store
-from fedsarsa.experiments.processes import processes
 from fedsarsa.experiments.reproduction import data as trained
 from fedsarsa.experiments.reproduction import figures, report
 from fedsarsa.experiments.reproduction.claim import Claim
 from fedsarsa.experiments.reproduction.claims import claims, to_csv
 from fedsarsa.experiments.reproduction.exact import exact
 from fedsarsa.experiments.reproduction.settings import Scale
-from fedsarsa.federation.engines.compiled import available_cores
+from fedsarsa.experiments.workers import processes
 
 DATASET = "dataset.nc"
 CLAIMS = "claims.csv"

@@ -2,7 +2,7 @@
 
 from fedsarsa.worlds.control.acrobot import Acrobot
 from fedsarsa.worlds.control.cart_pole import CartPole
-from fedsarsa.worlds.control.fleet import WORLDS, ControlFleet, fleet
+from fedsarsa.worlds.control.control_fleet import WORLDS, ControlFleet, fleet
 from fedsarsa.worlds.control.mountain_car import MountainCar
 from fedsarsa.worlds.control.mountain_car_continuous import MountainCarContinuous
 from fedsarsa.worlds.control.pendulum import Pendulum

@@ -1,0 +1,283 @@
+"""FedSARSA: the settings of Algorithm ``alg``, and its training."""
+
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fedsarsa import _checks, _files, engines
+from fedsarsa._checks import Floats
+from fedsarsa.federation import servers, training
+from fedsarsa.federation.history import History, history_of
+from fedsarsa.federation.problem import MOST_STEPS, AnyFleet, Problem
+from fedsarsa.federation.progress import Progress
+from fedsarsa.federation.servers import Server
+from fedsarsa.federation.servers.mean import weights_of
+from fedsarsa.federation.spaces import any_fleet, finite_features, spaces
+from fedsarsa.learning import features as feature_maps
+from fedsarsa.learning import policies, step_sizes
+from fedsarsa.learning.actions import Candidates
+from fedsarsa.learning.features import FeatureMap, Features, ModuloFeatures
+from fedsarsa.learning.policies import FixedPolicy, Policy, Softmax
+from fedsarsa.learning.step_sizes import StepSize
+from fedsarsa.learning.targets import ACCUMULATING, SAMPLED, Step, behaviours
+from fedsarsa.worlds.finite import FiniteMDP
+from fedsarsa.worlds.fleet import Fleet
+
+
+@dataclass(frozen=True, eq=False)
+class FedSARSA:
+    """Federated SARSA with linear function approximation. The defaults are the published setting.
+
+    Parameters
+    ----------
+    features : OneHot, ModuloFeatures or TabularFeatures
+        The feature map phi; in worlds with continuous observations TileCoding, FourierBasis or RBF.
+    policy : Softmax, Greedy, EpsilonGreedy or FixedPolicy
+        The policy improvement operator Gamma. Fixed: federated TD(0). Greedy: federated Q-learning.
+    step_size : float, ConstantStep, LinearDecay, PiecewiseDecay, or a list with one per agent
+        alpha_t.
+    sync_every : int or None
+        K, local steps per round; None: the server never averages (independent learners).
+    radius : float or None
+        G-bar, the radius of the ball on which the server projects; None: no projection.
+    weights : (N,) array or None
+        The server's weights, which sum to one; 1/N unless given.
+    server : Mean, Median, TrimmedMean or Krum of ``fs.servers``, optional
+        How the agents' parameters become the start of the next round; ``Mean(weights, radius)`` unless given,
+        and then ``radius`` and ``weights`` are its own.
+    redraw_actions : bool
+        Draw the executed action anew at every step, as the authors' released program does, instead of
+        executing the action of the last target (Algorithm ``alg``). The mean path is the same.
+    actions : GridActions or RandomActions, optional
+        Which actions the policy chooses from, in worlds whose actions are numbers.
+    target : {"sampled", "expected", "max"}
+        What the step aims at after the reward: Q(s', a') (SARSA), the policy's mean of Q(s', .) (expected
+        SARSA), or its largest value (Q-learning).
+    behaviour : FixedPolicy, or a list with one per agent, optional
+        Who acts, where that is not the policy that is learned.
+    trace_decay : float
+        lambda of the eligibility traces; 0 is Algorithm ``alg``. Traces stay with their agent when the server
+        averages, and end with the episode.
+    traces : {"accumulating", "replacing"}
+        What a feature's trace becomes when the feature is active again.
+    step_per_feature : bool
+        Divide step sizes by the number of active features. (TileCoding has norm 1 already.)
+    initial_value : float
+        Q everywhere before the first step; above all returns, it makes agents explore. ``theta0`` takes its
+        place.
+    """
+
+    features: Features = field(default_factory=ModuloFeatures)
+    policy: Policy = field(default_factory=Softmax)
+    step_size: StepSize = 0.01
+    sync_every: int | None = 10
+    radius: float | None = None
+    weights: ArrayLike | None = None
+    server: Server | None = None
+    redraw_actions: bool = False
+    actions: Candidates | None = None
+    target: str = SAMPLED
+    behaviour: FixedPolicy | Sequence[FixedPolicy] | None = None
+    trace_decay: float = 0.0
+    traces: str = ACCUMULATING
+    step_per_feature: bool = False
+    initial_value: float = 0.0
+
+    def __post_init__(self) -> None:
+        feature_maps.check(self.features)
+        policies.check(self.policy)
+        step_sizes.schedules(self.step_size)
+        if self.sync_every is not None:
+            every = _checks.integer("sync_every", self.sync_every, least=1)
+            object.__setattr__(self, "sync_every", every)
+        if self.server is not None:
+            servers.check(self.server)
+            if self.weights is not None or self.radius is not None:
+                raise ValueError(
+                    f"weights and radius must be arguments of the server where one is given, got "
+                    f"{self.weights!r} and {self.radius!r} beside {self.server!r}"
+                )
+        if type(self.server) is servers.Mean:  # so that either can be replaced
+            mean, none = self.server, None
+        else:
+            mean, none = servers.Mean(self.weights, self.radius), self.server
+        for name, value in (("server", none), ("weights", mean.weights), ("radius", mean.radius)):
+            object.__setattr__(self, name, value)
+        self.step()
+        _checks.number("initial_value", self.initial_value)
+        if self.actions is not None and not isinstance(self.actions, Candidates):
+            raise TypeError(f"actions must be GridActions or RandomActions, got {self.actions!r}")
+
+    @property
+    def rule(self) -> Server:
+        """The server rule: ``server``, or the mean of ``weights`` and ``radius``."""
+        return servers.Mean(self.weights, self.radius) if self.server is None else self.server
+
+    def train(
+        self,
+        fleet: AnyFleet | Sequence[FiniteMDP],
+        steps: int = 20_000,
+        runs: int = 10,
+        seed: int = 0,
+        engine: str = "auto",
+        theta0: ArrayLike | None = None,
+        threads: int | None = None,
+        progress: Progress = False,
+        record_every: int = 1,
+        checkpoint: str | Path | None = None,
+    ) -> History:
+        """Train ``runs`` federations of a fleet, each with random numbers of its own.
+
+        Parameters
+        ----------
+        fleet : Fleet or sequence of FiniteMDP
+            The agents' worlds.
+        steps : int
+            T, steps per agent.
+        runs : int
+            Federations to train.
+        seed : int
+            With run and agent number it decides every random number, whatever the engine.
+        engine : {"auto", "cpu", "gym", "ray", "reference"}
+            ``reference`` is the specification; ``cpu`` gives the same numbers, compiled; ``ray`` too, on a
+            cluster (see ``engines.ray``); ``gym`` steps environments of Gymnasium.
+        theta0 : (d,), (N, d) or (runs, N, d) array, optional
+            Where to start, 0 unless given: a federated parameter, to personalise it alone.
+        threads : int, optional
+            All cores unless given. The result does not depend on it.
+        progress : bool or function
+            Show a progress bar, or call a function with the number of steps done, now and then.
+        record_every : int
+            Record every so many synchronisations.
+        checkpoint : path, optional
+            Save here what is done, every minute and on Ctrl-C, and go on from here if the file exists.
+        """
+        fleet = any_fleet(fleet)
+        name = engines.resolve(engine, fleet)
+        if threads is not None:
+            threads = _checks.integer("threads", threads, least=1)
+        record_every = _checks.integer("record_every", record_every, least=1)
+        problem = self.problem(fleet, steps, runs, seed)
+        start = _start(problem, theta0, self.initial_value)
+        training.check_records(problem, record_every)
+        if checkpoint is not None:
+            _files.check_writable(Path(checkpoint).parent)
+        path = None if checkpoint is None else Path(checkpoint)
+        with closing(engines.build(name, problem, threads)) as trainer:
+            state, records = training.train(problem, trainer, start, record_every, progress, path)
+        settings = self.settings(fleet) | {
+            "steps": problem.steps,
+            "runs": problem.runs,
+            "seed": problem.seed,
+            "record_every": record_every,
+            "warm_start": theta0 is not None,
+        }
+        settings |= {"stopped": state.reports} if state.reports else {}
+        return history_of(problem, state, records, name, settings, record_every)
+
+    def problem(self, fleet: AnyFleet, steps: int, runs: int, seed: int) -> Problem:
+        """The training problem of these settings on a fleet, checked."""
+        agents = len(fleet)
+        schedules = step_sizes.schedules(self.step_size)
+        if len(schedules) not in {1, agents}:
+            raise ValueError(f"step_size must be one or one per agent ({agents}), got {len(schedules)}")
+        servers.check(self.rule, agents)
+        weights_of(self.rule, agents)
+        seed = _checks.integer("seed", seed, least=0)
+        if seed >= 2**64:
+            raise ValueError(f"seed must be below 2**64, got {seed}")
+        distinct = {schedule: place for place, schedule in enumerate(dict.fromkeys(schedules))}
+        return Problem(
+            fleet=fleet,
+            policy=self.policy,
+            schedules=list(distinct),
+            schedule_of=np.resize([distinct[schedule] for schedule in schedules], agents),
+            sync_every=self.sync_every,
+            server=self.rule,
+            step=self.step(agents),
+            average_offset=step_sizes.average_offset(self.step_size),
+            steps=_checks.integer("steps", steps, least=1, most=MOST_STEPS),
+            runs=_checks.integer("runs", runs, least=1),
+            seed=seed,
+            **spaces(self.features, self._fixed, self.actions, fleet),
+        )
+
+    def step(self, agents: int | None = None) -> Step:
+        """The options of the local step; checked for a number of agents, if given."""
+        return Step(
+            target=self.target,
+            behaviour=behaviours(self.behaviour, agents),
+            trace_decay=float(self.trace_decay),
+            traces=self.traces,
+            redraw_actions=self.redraw_actions,
+            step_per_feature=self.step_per_feature,
+        )
+
+    def feature_map(self, world: Fleet | FiniteMDP) -> FeatureMap:
+        """The features on a world; also checks that the policy fits it."""
+        return finite_features(self.features, self._fixed, self.actions, world)
+
+    @property
+    def _fixed(self) -> tuple[FixedPolicy, ...]:
+        """The policies that must fit the worlds."""
+        own = (self.policy,) if isinstance(self.policy, FixedPolicy) else ()
+        return (*own, *behaviours(self.behaviour))
+
+    def settings(self, fleet: AnyFleet) -> dict[str, Any]:
+        """The settings in words and numbers, for records."""
+        return {
+            "features": repr(self.features),
+            "policy": repr(self.policy),
+            "step_size": repr([repr(one) for one in step_sizes.schedules(self.step_size)]),
+            "sync_every": self.sync_every,
+            "radius": self.radius,
+            "weights": None if self.weights is None else np.asarray(self.weights).tolist(),
+            **({} if self.server is None else {"server": repr(self.server)}),
+            "redraw_actions": self.redraw_actions,
+            "agents": len(fleet),
+            **fleet.describe(),
+            **({} if isinstance(fleet, Fleet) and self.step().plain else self._options()),
+        }
+
+    def _options(self) -> dict[str, Any]:
+        """The options beyond Algorithm ``alg`` in words and numbers."""
+        names = ("target", "trace_decay", "traces", "step_per_feature", "initial_value")
+        named = {name: getattr(self, name) for name in names}
+        return {"candidates": repr(self.actions), "behaviour": repr(self.behaviour)} | named
+
+
+def checked(algo: Any) -> FedSARSA:
+    """``algo`` if it is a FedSARSA."""
+    return _checks.instance("algo", algo, FedSARSA, "a FedSARSA")
+
+
+def plain(algo: Any) -> FedSARSA:
+    """``algo`` if it is a FedSARSA that takes the steps and the mean of Algorithm ``alg``, as theory asks."""
+    for name in checked(algo).step().beyond:
+        expected, given = getattr(FedSARSA, name), getattr(algo, name)
+        raise ValueError(f"{name} must be {expected!r} here, as in Algorithm alg, got {given!r}")
+    if checked(algo).server is not None:
+        raise ValueError(
+            f"server must be the mean here, of which alone the theory speaks, got {algo.server!r}"
+        )
+    return checked(algo)
+
+
+def _start(problem: Problem, theta0: ArrayLike | None, initial_value: float) -> Floats:
+    """theta0 (or a constant value) in a shape that broadcasts to (R, N, d)."""
+    dim, agents, runs = problem.features.dim, problem.agents, problem.runs
+    if theta0 is None:
+        constant: Floats = problem.features.constant(initial_value)
+        return constant
+    start = _checks.labelled("theta0", theta0, [("d",), ("agent", "d"), ("run", "agent", "d")])
+    if start.shape not in {(dim,), (agents, dim), (runs, agents, dim)}:
+        raise ValueError(
+            f"theta0 must have shape ({dim},), ({agents}, {dim}) or ({runs}, {agents}, {dim}), "
+            f"got {start.shape}"
+        )
+    return start

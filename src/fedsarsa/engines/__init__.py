@@ -1,0 +1,93 @@
+"""Who runs the rounds: the registry of engines. Every one reproduces the trajectories of ``reference``."""
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any
+
+from fedsarsa import _checks
+from fedsarsa.federation.engine import Engine
+from fedsarsa.federation.problem import Problem
+from fedsarsa.worlds.control import ControlFleet
+from fedsarsa.worlds.fleet import Fleet
+from fedsarsa.worlds.gym import GymFleet
+
+__all__ = ["ENGINES", "Engine", "Entry", "build", "resolve"]
+
+COMPUTED = (Fleet, ControlFleet)  # worlds that fedsarsa itself moves
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What there is to know of an engine before it is built.
+
+    Attributes
+    ----------
+    place : callable
+        Where its class is, "module:class", for a problem.
+    worlds : tuple of types
+        The fleets that it trains.
+    about : str
+        What it is for, in a few words.
+    needs : str or None
+        A package without which it does not work, and the extra of fedsarsa that brings it.
+    """
+
+    place: Callable[[Problem], str]
+    worlds: tuple[type, ...]
+    about: str
+    needs: str | None = None
+
+    @property
+    def missing(self) -> str | None:
+        """Why the engine does not work here; None if it does."""
+        if self.needs is None or find_spec(self.needs) is not None:
+            return None
+        return f"it needs {self.needs}: pip install 'fedsarsa[{self.needs}]'"
+
+
+def _at(place: str) -> Callable[[Problem], str]:
+    return lambda _: f"fedsarsa.engines.{place}"
+
+
+def _compiled(problem: Problem) -> str:
+    """The fast path of finite worlds, or the one step of all worlds."""
+    return f"fedsarsa.engines.{'fast_path:FastPathEngine' if problem.plain else 'general:GeneralEngine'}"
+
+
+ENGINES = {
+    "cpu": Entry(_compiled, COMPUTED, "compiled, on all cores; the fastest one here"),
+    "gym": Entry(
+        _at("gym_engine:GymEngine"),
+        (GymFleet,),
+        "environments of Gymnasium; learning is compiled",
+        "gymnasium",
+    ),
+    "ray": Entry(_at("ray:RayEngine"), COMPUTED, "compiled, a block of agents per core of a cluster", "ray"),
+    "reference": Entry(_at("reference:ReferenceEngine"), COMPUTED, "the specification, in plain NumPy; slow"),
+}
+AUTO = ("cpu", "gym")  # in this order
+
+
+def resolve(name: str, fleet: object = None) -> str:
+    """The engine that ``name`` means for a fleet: itself, or the fastest one here for ``auto``."""
+    _checks.choice("engine", name, ("auto", *ENGINES))
+    able = [one for one, entry in ENGINES.items() if fleet is None or isinstance(fleet, entry.worlds)]
+    if name == "auto":
+        return next((one for one in AUTO if one in able), name)
+    if name not in able:
+        kind = type(fleet).__name__
+        raise ValueError(f"engine {name!r} does not train a {kind}, got {fleet!r}; use {' or '.join(able)}")
+    return name
+
+
+def build(name: str, problem: Problem, threads: int | None = None, first_agent: int = 0) -> Engine:
+    """The engine ``name`` for a problem.
+
+    ``first_agent`` is the number of the problem's first agent in the federation that it is a part of.
+    """
+    module, _, kind = ENGINES[name].place(problem).partition(":")
+    make: Any = getattr(importlib.import_module(module), kind)
+    built: Engine = make(problem, threads, first_agent)
+    return built

@@ -1,0 +1,142 @@
+"""The arrays that compiled rounds work on."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedsarsa._checks import Floats
+from fedsarsa.federation.state import RUNNING
+from fedsarsa.learning.finite_tables import Tables
+
+BLOCK = 16  # lanes that take a phase together
+AHEAD = 16  # steps whose random words are drawn at once
+
+
+class RoundSettings(NamedTuple):
+    """What does not change while training.
+
+    ``world`` and ``schedule`` (N,) say which world and step size are agent i's; ``radius`` is infinite
+    without projection; ``offset`` is the a of theta-tilde's weights a + t, negative without it;
+    ``cached`` chooses the cached way of ``sarsa``; ``redraws`` draws executed actions anew.
+    """
+
+    world: NDArray[np.uint32]
+    schedule: NDArray[np.uint32]
+    weights: Floats
+    radius: float
+    offset: float
+    seed: int
+    cached: bool
+    redraws: bool
+
+
+class RunView(NamedTuple):
+    """The runs that one thread trains, and the room it works in.
+
+    ``first_run`` and ``first_agent`` are the numbers of its first run and agent where random streams count.
+    ``theta`` and ``progress`` are (R N d,) flat, ``states`` and ``actions`` (R N,); ``progress`` gathers
+    the updates of a round, each times the weight that theta-tilde gives to the rest of the round (empty
+    without theta-tilde). ``masses`` (R, d) and ``base`` (R,) cache the central parameter's softmax (see
+    ``sarsa``; empty where nothing is cached).
+    """
+
+    first_run: int
+    first_agent: int
+    theta: Floats
+    states: NDArray[np.uint32]
+    actions: NDArray[np.uint32]
+    central: Floats
+    weighted_sum: Floats
+    progress: Floats
+    failed_at: NDArray[np.int64]
+    masses: Floats
+    base: Floats
+
+
+class Span(NamedTuple):
+    """The steps that one call takes: ``rounds`` whole rounds of ``steps`` each, or ``steps`` of one round.
+
+    ``begun`` is when the first of these rounds began, ``left`` how many steps of the last one remain after
+    the span; ``ends`` says whether none do, ``synchronises`` whether the server then acts.
+    """
+
+    t: int
+    steps: int
+    rounds: int
+    begun: int
+    left: int
+    ends: bool
+    synchronises: bool
+
+
+class Lanes(NamedTuple):
+    """The agents still learning: lane l is agent ``agent[l]`` of run ``run[l]`` (counted in the view)."""
+
+    run: NDArray[np.uint64]
+    agent: NDArray[np.uint64]
+
+
+class Workspace(NamedTuple):
+    """Working space of one call: a block's random numbers, next pairs and caches, and failures it sees.
+
+    Random words are kept as they are used: split for the alias tables, and as floats for the policy.
+    """
+
+    columns: NDArray[np.uint64]
+    fractions: NDArray[np.uint64]
+    uniforms: Floats
+    place: NDArray[np.uint64]
+    origin: NDArray[np.uint64]
+    world: NDArray[np.uint64]
+    schedule: NDArray[np.uint64]
+    states: NDArray[np.uint64]
+    actions: NDArray[np.uint64]
+    next_states: NDArray[np.uint64]
+    next_actions: NDArray[np.uint64]
+    masses: Floats
+    base: Floats
+    rows: NDArray[np.uint64]
+    groups: NDArray[np.uint64]
+    updated: Floats
+    exponents: Floats
+    exponentials: Floats
+    bits: NDArray[np.uint64]
+    power: Floats
+    values: Floats
+    weights: Floats
+    spread: Floats
+    failed_at: NDArray[np.int64]
+
+
+def new_workspace(tables: Tables, view: RunView) -> Workspace:
+    """Empty working space for a view."""
+    draws = BLOCK * AHEAD
+    wide = max(BLOCK, int(tables.dim))
+    bits = np.zeros(wide, np.uint64)
+    return Workspace(
+        columns=np.empty(draws, np.uint64),
+        fractions=np.empty(draws, np.uint64),
+        uniforms=np.empty(draws),
+        place=np.empty(BLOCK, np.uint64),
+        origin=np.empty(BLOCK, np.uint64),
+        world=np.empty(BLOCK, np.uint64),
+        schedule=np.empty(BLOCK, np.uint64),
+        states=np.empty(BLOCK, np.uint64),
+        actions=np.empty(BLOCK, np.uint64),
+        next_states=np.empty(BLOCK, np.uint64),
+        next_actions=np.empty(BLOCK, np.uint64),
+        masses=np.empty(BLOCK * view.masses.shape[1]),
+        base=np.zeros(BLOCK),
+        rows=np.empty(BLOCK, np.uint64),
+        groups=np.empty(BLOCK, np.uint64),
+        updated=np.zeros(BLOCK),
+        exponents=np.zeros(wide),
+        exponentials=np.empty(wide),
+        bits=bits,
+        power=bits.view(np.float64),
+        values=np.empty(int(tables.width)),
+        weights=np.empty(int(tables.width)),
+        spread=np.empty(int(tables.dim)),
+        failed_at=np.full(len(view.failed_at), RUNNING, np.int64),
+    )

@@ -1,0 +1,249 @@
+"""What the compiled engines share: spans of rounds, threads, and a word about the compiler.
+
+Short rounds lose more to waking threads than they win, so runs belong to one thread from start to end.
+Only a federation with long rounds and too few runs beside it is split by its agents.
+"""
+
+import math
+import os
+import sys
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import fields
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+from numba.core import event
+from numpy.typing import NDArray
+
+from fedsarsa._checks import Floats
+from fedsarsa._numba import U64
+from fedsarsa.engines.arrays import RoundSettings, RunView, Span
+from fedsarsa.federation.engine import Engine
+from fedsarsa.federation.problem import Problem
+from fedsarsa.federation.servers import Mean
+from fedsarsa.federation.state import RUNNING, Episodes, State, Synchronisations
+from fedsarsa.learning import step_arrays
+from fedsarsa.learning.continuous_features import Integers
+from fedsarsa.learning.policies import Policy
+from fedsarsa.learning.step_arrays import AgentState, Model
+from fedsarsa.learning.step_sizes import step_sizes_at
+from fedsarsa.worlds.fleet import Fleet
+
+
+def available_cores() -> int:
+    """Cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+class StretchEngine(Engine):
+    """Trains span by span: whole rounds, or a part of one."""
+
+    @abstractmethod
+    def train(self, state: State, span: Span, central: Floats, drift: Floats) -> None:
+        """Take all steps of a span; ``central`` (R, m, d) and ``drift`` (R, m) record the server's."""
+
+    @np.errstate(over="ignore", invalid="ignore")  # what overflows is reported as failed
+    def combine(
+        self, state: State, before: Floats, span: Span, k: int, central: Floats, drift: Floats
+    ) -> None:
+        """Let a server rule other than the mean, which is compiled, end a span's k-th round.
+
+        ``before`` (R, d) are the server's parameters before it; ``central`` (R, m, d) records its result,
+        and ``drift`` (R, m) has that of the mean.
+        """
+        server = self.problem.server
+        if type(server) is Mean or not span.synchronises:
+            return
+        learning = state.failed_at == RUNNING
+        start = server.combine(before[learning], state.theta[learning])
+        start[~np.isfinite(start).all(axis=1)] = np.nan
+        state.central[learning] = central[learning, k] = start
+        failed = learning & np.isnan(state.central[:, 0])
+        state.failed_at[failed] = span.t + (k + 1) * span.steps - 1
+        drift[failed, k] = np.nan
+
+    def advance(self, state: State, steps: int) -> Synchronisations:
+        """Train every run for ``steps`` more steps, in place.
+
+        Either whole rounds, or a part of one round, which may end with its synchronisation.
+        """
+        problem = self.problem
+        span = stretch_of(problem, state.t, steps)
+        records = span.rounds if span.synchronises else 0
+        central = np.empty((problem.runs, records, problem.features.dim))
+        drift = np.empty((problem.runs, records))
+        self.train(state, span, central, drift)
+        learning = state.failed_at == RUNNING
+        if span.synchronises:
+            state.theta[learning] = state.central[learning, None, :]
+        state.theta[~learning] = np.nan
+        state.t += steps
+        return Synchronisations(central, drift)
+
+
+class CompiledEngine(StretchEngine):
+    """Trains whole runs, or the agents of few runs.
+
+    ``long_round`` is the number of agent-steps per thread and round from which on agents are worth splitting.
+    """
+
+    name: ClassVar[str] = "cpu"
+    long_round: ClassVar[int]
+    threads: int
+
+    def __init__(self, problem: Problem, threads: int | None = None, first_agent: int = 0) -> None:
+        super().__init__(problem, threads or available_cores(), U64(first_agent))
+
+    @abstractmethod
+    def train_by_runs(
+        self, state: State, step_sizes: Floats, span: Span, central: Floats, drift: Floats
+    ) -> None:
+        """Train, every run on one thread for the whole span."""
+
+    @abstractmethod
+    def train_by_agents(
+        self, state: State, step_sizes: Floats, span: Span, central: Floats, drift: Floats
+    ) -> None:
+        """Train, every round's agents shared out among the threads."""
+
+    @abstractmethod
+    def local_steps(self, state: State, step_sizes: Floats, span: Span) -> Integers:
+        """A round, or a part of one, without its server, in place; when each run failed in it, (R,)."""
+
+    def step_sizes(self, t: int, steps: int) -> Floats:
+        """The step sizes of every schedule, (schedules, steps), from step ``t`` on."""
+        return step_sizes_at(self.problem.schedules, np.arange(t, t + steps)) * self.problem.step_factor
+
+    def train(self, state: State, span: Span, central: Floats, drift: Floats) -> None:
+        """Take all steps of a span, whichever way is faster."""
+        step_sizes = self.step_sizes(span.t, span.rounds * span.steps)
+        work = self.problem.agents * self.problem.runs * span.steps
+        split = self.problem.runs < self.threads and work >= self.long_round * self.threads
+        split |= type(self.problem.server) is not Mean  # the others see all agents after every round
+        with announced():
+            train = self.train_by_agents if split else self.train_by_runs
+            train(state, step_sizes, span, central, drift)
+
+    @cached_property
+    def _pool(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(self.threads)
+
+    def share_out(self, function: Callable[[int], None], items: Sequence[int]) -> None:
+        """Call ``function`` on every item, on the engine's threads where that helps."""
+        if self.threads == 1 or len(items) == 1:
+            for item in items:
+                function(item)
+            return
+        for _ in self._pool.map(function, items):
+            pass
+
+
+def rows_of(episodes: Episodes, actions: NDArray[np.uint32], runs: slice) -> AgentState:
+    """The rows of the lanes of some runs: views on the state."""
+    rows = {}
+    for field in fields(episodes):
+        if field.name not in {"physical", "stopped_at"}:
+            own = getattr(episodes, field.name)[runs]
+            lanes = own.shape[0] * own.shape[1]
+            rows[field.name] = own.reshape(lanes if own.ndim == 2 else (lanes, own.shape[2]))
+    if rows["live_count"].ndim == 2:  # no traces
+        rows["live_count"] = rows["live_count"].reshape(0)
+    return AgentState(actions=actions[runs].reshape(-1), **rows)
+
+
+def model_of(problem: Problem, policy: Policy | None = None) -> Model:
+    """What compiled steps read of a problem, with its own policy or another."""
+    fleet = problem.fleet
+    return step_arrays.model(
+        problem.features,
+        policy or problem.policy,
+        problem.candidates,
+        problem.order,
+        problem.action_bounds,
+        fleet.discount,
+        problem.step,
+        fleet.states if isinstance(fleet, Fleet) else 1,
+    )
+
+
+def settings_of(problem: Problem, world: NDArray[np.integer], cached: bool = False) -> RoundSettings:
+    """What does not change while training, where ``world`` (N,) are the agents' worlds."""
+    return RoundSettings(
+        world=world.astype(np.uint32),
+        schedule=problem.schedule_of.astype(np.uint32),
+        weights=np.array(problem.weights),
+        radius=math.inf if problem.radius is None else float(problem.radius),
+        offset=-1.0 if problem.average_offset is None else float(problem.average_offset),
+        seed=U64(problem.seed),
+        cached=cached,
+        redraws=problem.step.redraw_actions,
+    )
+
+
+def server_view(state: State, runs: slice, first_agent: int = U64(0)) -> RunView:
+    """What the server reads and writes of some runs: views on ``state``. Pairs and caches are left out."""
+    nothing = np.empty(0, np.uint32)
+    return RunView(
+        first_run=U64(runs.start or 0),
+        first_agent=first_agent,
+        theta=state.theta[runs].reshape(-1),
+        states=nothing,
+        actions=nothing,
+        central=state.central[runs],
+        weighted_sum=state.weighted_sum[runs],
+        progress=state.progress[runs].reshape(-1),
+        failed_at=state.failed_at[runs],
+        masses=np.empty((0, 0)),
+        base=np.empty(0),
+    )
+
+
+ALL = slice(None)  # runs, or agents
+
+
+def first_failures(seen: Sequence[Integers]) -> Integers:
+    """When each run failed first, of what the threads saw: (runs,) each."""
+    steps = np.stack(seen)
+    first = np.where(steps == RUNNING, np.iinfo(np.int64).max, steps).min(axis=0)
+    return np.where((steps == RUNNING).all(axis=0), RUNNING, first)
+
+
+def stretch_of(problem: Problem, t: int, steps: int) -> Span:
+    """The span of ``steps`` steps from ``t`` on: whole rounds, or a part of one."""
+    every = problem.sync_every or problem.steps
+    begun = t // every * every
+    whole = t == begun and steps % every == 0
+    end, last = t + steps, min(begun + every, problem.steps)
+    return Span(
+        t=t,
+        steps=every if whole else steps,
+        rounds=steps // every if whole else 1,
+        begun=begun,
+        left=0 if whole else last - end,
+        ends=whole or end == last,
+        synchronises=problem.sync_every is not None and end % every == 0,
+    )
+
+
+class _Announcer(event.Listener):
+    """Says, once per process, that the wait is for the compiler."""
+
+    said = False
+
+    def on_start(self, event: Any) -> None:  # noqa: ARG002
+        if not _Announcer.said:
+            _Announcer.said = True
+            print("fedsarsa: compiling the cpu engine, once on this machine ...", file=sys.stderr)
+
+    def on_end(self, event: Any) -> None:
+        """Nothing to say."""
+
+
+def announced() -> Any:
+    """A context in which a wait for the compiler is announced."""
+    return event.install_listener("numba:compile", _Announcer())

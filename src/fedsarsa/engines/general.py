@@ -1,0 +1,170 @@
+"""The compiled engine for control worlds, and for every step that the fast one of finite worlds has not."""
+
+from functools import cache
+
+import numpy as np
+
+from fedsarsa._checks import Floats
+from fedsarsa.engines import compiled_mean, general_rounds
+from fedsarsa.engines.arrays import Span
+from fedsarsa.engines.compiled import (
+    ALL,
+    CompiledEngine,
+    announced,
+    first_failures,
+    model_of,
+    rows_of,
+    server_view,
+    settings_of,
+)
+from fedsarsa.engines.general_rounds import FINITE, Learners, RoundWorkspace, Worlds
+from fedsarsa.federation.problem import Problem
+from fedsarsa.federation.state import RUNNING, State
+from fedsarsa.learning.continuous_features import BoxMap, Integers
+from fedsarsa.learning.features import OneHot
+from fedsarsa.learning.finite_tables import Tables, tabulate
+from fedsarsa.learning.policies import Greedy
+from fedsarsa.learning.step_arrays import step_workspace
+from fedsarsa.worlds.control import ControlFleet
+from fedsarsa.worlds.control.world import pack
+from fedsarsa.worlds.finite import FiniteMDP
+from fedsarsa.worlds.fleet import Fleet
+
+
+class GeneralEngine(CompiledEngine):
+    """Trains a problem."""
+
+    long_round = 2_000
+
+    def __init__(self, problem: Problem, threads: int | None = None, first_agent: int = 0) -> None:
+        super().__init__(problem, threads, first_agent)
+        with announced():
+            self.model, self.worlds = model_of(problem), worlds_of(problem)
+        self.settings = settings_of(problem, np.arange(problem.agents))
+
+    def start(self, state: State) -> None:
+        """Begin every agent's first episode."""
+        with announced():
+            learners, workspace = self._learners(state, ALL), self._workspace(0)
+            general_rounds.start(
+                self.worlds, self.model, self.settings, self.first_agent, learners, workspace
+            )
+
+    def train_by_runs(
+        self, state: State, step_sizes: Floats, span: Span, central: Floats, drift: Floats
+    ) -> None:
+        """A run is one thread's for the whole span."""
+
+        def train(run: int) -> None:
+            own = slice(run, run + 1)
+            view, learners = server_view(state, own, self.first_agent), self._learners(state, own)
+            workspace = self._workspace(1)
+            general_rounds.train(
+                self.worlds,
+                self.model,
+                self.settings,
+                view,
+                learners,
+                step_sizes,
+                span,
+                workspace,
+                central[own],
+                drift[own],
+            )
+
+        self.share_out(train, range(self.problem.runs))
+
+    def train_by_agents(
+        self, state: State, step_sizes: Floats, span: Span, central: Floats, drift: Floats
+    ) -> None:
+        """Every round, all agents are shared out among the threads."""
+        view, learners = server_view(state, ALL, self.first_agent), self._learners(state, ALL)
+        workspaces = [self._workspace(self.problem.runs) for _ in range(self.threads)]
+        edges = np.linspace(0, len(learners.theta), self.threads + 1).astype(int).tolist()
+        for k in range(span.rounds):
+
+            def steps(part: int, k: int = k) -> None:
+                low, high = edges[part], edges[part + 1]
+                general_rounds.local_steps(
+                    self.worlds,
+                    self.model,
+                    self.settings,
+                    view,
+                    learners,
+                    low,
+                    high,
+                    step_sizes,
+                    span,
+                    k,
+                    workspaces[part],
+                )
+
+            self.share_out(steps, range(self.threads))
+            workspaces[0].failed_at[:] = first_failures([workspace.failed_at for workspace in workspaces])
+            before = state.central.copy()
+            compiled_mean.settle(
+                self.settings, view, span, k, workspaces[0].failed_at, workspaces[0].spread, central, drift
+            )
+            self.combine(state, before, span, k, central, drift)
+
+    def local_steps(self, state: State, step_sizes: Floats, span: Span) -> Integers:
+        """A round, or a part of one, without its server, in place; when each run failed in it, (R,)."""
+        view, learners, workspace = (
+            server_view(state, ALL, self.first_agent),
+            self._learners(state, ALL),
+            self._workspace(self.problem.runs),
+        )
+        lanes = len(learners.theta)
+        general_rounds.local_steps(
+            self.worlds, self.model, self.settings, view, learners, 0, lanes, step_sizes, span, 0, workspace
+        )
+        return workspace.failed_at
+
+    def _workspace(self, runs: int) -> RoundWorkspace:
+        return RoundWorkspace(
+            step_workspace(self.model), np.empty(self.problem.features.dim), np.full(runs, RUNNING, np.int64)
+        )
+
+    def _learners(self, state: State, runs: slice) -> Learners:
+        assert state.episodes is not None
+        theta, progress, physical = state.theta[runs], state.progress[runs], state.episodes.physical[runs]
+        lanes = theta.shape[0] * theta.shape[1]
+        return Learners(
+            agent_state=rows_of(state.episodes, state.actions, runs),
+            states=state.states[runs].reshape(-1),
+            physical=physical.reshape(lanes, physical.shape[2]),
+            theta=theta.reshape(lanes, -1),
+            progress=progress.reshape(lanes, progress.shape[2]),
+        )
+
+
+def worlds_of(problem: Problem) -> Worlds:
+    """The worlds of a problem, as kernels read them."""
+    fleet, agents = problem.fleet, problem.agents
+    if isinstance(fleet, Fleet):
+        assert not isinstance(problem.features, BoxMap)
+        return Worlds(
+            kind=FINITE,
+            physics=np.empty((agents, 0)),
+            limits=np.full(agents, np.iinfo(np.int64).max),  # they never end
+            steps=problem.steps,
+            bins=problem.bins,
+            tables=tabulate(fleet, problem.features, problem.policy),
+            world=fleet.world_of.astype(np.uint64),
+        )
+    assert isinstance(fleet, ControlFleet)
+    return Worlds(
+        kind=fleet.world.kind,
+        physics=pack(fleet.worlds),
+        limits=np.array([world.time_limit for world in fleet]),
+        steps=problem.steps,
+        bins=problem.bins,
+        tables=no_tables(),
+        world=np.empty(0, np.uint64),
+    )
+
+
+@cache
+def no_tables() -> Tables:
+    """Tables of a world with one state, where kernels read none."""
+    return tabulate(Fleet([FiniteMDP(np.ones((1, 1, 1)), np.zeros(1))]), OneHot().on(1, 1), Greedy())

@@ -1,0 +1,251 @@
+"""Compiled rounds of FedSARSA in control and finite worlds, with every option of the step.
+
+Agents take a step side by side, lane after lane: while one waits for its cosine or for memory, the
+processor works on the next. What a lane computes does not depend on the lanes beside it.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedsarsa._checks import Floats
+from fedsarsa._numba import U64, kernel, piece
+from fedsarsa.engines import compiled_mean
+from fedsarsa.engines.arrays import RoundSettings, RunView, Span
+from fedsarsa.federation.state import RUNNING
+from fedsarsa.learning import finite_step, local_step, random
+from fedsarsa.learning.continuous_features import Integers
+from fedsarsa.learning.finite_tables import Tables
+from fedsarsa.learning.step_arrays import AgentState, Model, StepWorkspace
+from fedsarsa.worlds import alias
+from fedsarsa.worlds.control import dynamics
+
+FINITE = -1  # the kind of worlds that move by ``tables``
+
+
+class Worlds(NamedTuple):
+    """The worlds: their kind, every agent's physics (N, PHYSICS) and time limit (N,), steps and bins.
+
+    Finite worlds are in ``tables``; agent i's is ``world[i]``.
+    """
+
+    kind: int
+    physics: Floats
+    limits: Integers
+    steps: int
+    bins: int
+    tables: Tables
+    world: NDArray[np.uint64]
+
+
+class Learners(NamedTuple):
+    """Lanes of some runs: their agents learn ``theta`` (L, d), and hold ``agent_state`` and a state.
+
+    That is ``physical`` (L, STATE) in control worlds, and ``states`` (L,) in finite ones.
+    """
+
+    agent_state: AgentState
+    states: NDArray[np.uint32]
+    physical: Floats
+    theta: Floats
+    progress: Floats
+
+
+class RoundWorkspace(NamedTuple):
+    """Working space of one thread, and the failures it sees (runs,)."""
+
+    step: StepWorkspace
+    spread: Floats
+    failed_at: Integers
+
+
+@piece
+def first_state(
+    worlds: Worlds, learners: Learners, lane: int, who: int, seed: int, run: int, agent: int, t: int
+) -> None:
+    """The state that begins an episode of agent ``who`` after step ``t``, and what is seen of it."""
+    if worlds.kind == FINITE:
+        word, _ = random.words(seed, run, agent, t)
+        learners.states[lane] = finite_step.first_state(worlds.tables, worlds.world[who], word)
+        learners.agent_state.seen[lane, 0] = learners.states[lane]
+        return
+    p = worlds.physics[who]
+    one, two = random.words(seed, run, agent, random.purpose(t, U64(random.FIRST_STATE)))
+    three, four = random.words(seed, run, agent, random.purpose(t, U64(random.FIRST_STATE_MORE)))
+    x = learners.physical[lane]
+    dynamics.reset(
+        worlds.kind,
+        p,
+        x,
+        random.uniform(one),
+        random.uniform(two),
+        random.uniform(three),
+        random.uniform(four),
+    )
+    dynamics.observe(worlds.kind, p, x, learners.agent_state.seen[lane])
+
+
+@piece
+def move(worlds: Worlds, learners: Learners, lane: int, who: int, word: int) -> tuple[float, bool]:
+    """Take the action that agent ``who`` holds; the reward, and whether the episode was terminated."""
+    seen = learners.agent_state.seen[lane]
+    if worlds.kind == FINITE:
+        tables, world = worlds.tables, worlds.world[who]
+        s, a = U64(learners.states[lane]), U64(learners.agent_state.actions[lane])
+        column, fraction = alias.split(word, tables.states)
+        s_next = finite_step.next_state(tables, world, s, a, column, fraction)
+        learners.states[lane] = s_next
+        seen[0] = np.float64(np.int64(s_next))
+        return finite_step.reward_of(tables, world, s, a, s_next), False
+    p, x = worlds.physics[who], learners.physical[lane]
+    reward, terminated = dynamics.step(
+        worlds.kind, p, x, learners.agent_state.numbers[lane], random.uniform(word)
+    )
+    dynamics.observe(worlds.kind, p, x, seen)
+    return reward, terminated
+
+
+@kernel
+def start(
+    worlds: Worlds,
+    model: Model,
+    settings: RoundSettings,
+    first_agent: int,
+    learners: Learners,
+    workspace: RoundWorkspace,
+) -> None:
+    """Begin the first episode of every lane."""
+    agents = len(settings.weights)
+    t = U64(random.START)
+    for lane in range(len(learners.theta)):
+        who = lane % agents
+        run, agent = U64(lane // agents), first_agent + U64(who)
+        first_state(worlds, learners, lane, who, settings.seed, run, agent, t)
+        local_step.begin(
+            model,
+            learners.agent_state,
+            lane,
+            learners.theta[lane],
+            settings.seed,
+            run,
+            agent,
+            who,
+            t,
+            workspace.step,
+        )
+
+
+@kernel
+def local_steps(
+    worlds: Worlds,
+    model: Model,
+    settings: RoundSettings,
+    view: RunView,
+    learners: Learners,
+    low: int,
+    high: int,
+    step_sizes: Floats,
+    span: Span,
+    k: int,
+    workspace: RoundWorkspace,
+) -> None:
+    """The local steps of a span's k-th round for lanes ``low`` to ``high``."""
+    agents = len(settings.weights)
+    column = k * span.steps
+    t = span.t + column
+    if k > 0:  # later rounds begin with the central parameters
+        for lane in range(low, high):
+            average, own = view.central[lane // agents], learners.theta[lane]
+            for j in range(len(own)):
+                own[j] = average[j]
+    for step in range(span.steps):
+        # What theta-tilde gives to the steps of this round after this one: a + t each.
+        remaining = span.steps - 1 - step + span.left
+        rest = remaining * (settings.offset + t + step + 0.5 * (remaining + 1))
+        run, agent = low // agents, low % agents - 1
+        for lane in range(low, high):
+            agent += 1
+            if agent == agents:
+                run, agent = run + 1, 0
+            if view.failed_at[run] != RUNNING:
+                continue
+            size = step_sizes[settings.schedule[agent], column + step]
+            if not one_step(
+                worlds, model, settings, view, learners, lane, run, agent, t + step, size, rest, workspace
+            ):
+                compiled_mean.fail(run, t + step, workspace.failed_at)
+
+
+@piece
+def one_step(
+    worlds: Worlds,
+    model: Model,
+    settings: RoundSettings,
+    view: RunView,
+    learners: Learners,
+    lane: int,
+    local_run: int,
+    local_agent: int,
+    t: int,
+    step_size: float,
+    rest: float,
+    workspace: RoundWorkspace,
+) -> bool:
+    """One step of one lane; whether its parameters stay finite."""
+    agent_state, theta, progress = learners.agent_state, learners.theta[lane], learners.progress[lane]
+    run, agent, now = view.first_run + U64(local_run), view.first_agent + U64(local_agent), U64(t)
+    one, two = random.words(settings.seed, run, agent, now)
+    if model.redraws:
+        local_step.redraw(
+            model, agent_state, lane, theta, settings.seed, run, agent, local_agent, now, workspace.step
+        )
+    reward, terminated = move(worlds, learners, lane, local_agent, one)
+    agent_state.elapsed[lane] += 1
+    agent_state.gain[lane] += reward
+    finite = local_step.go_on(
+        model,
+        agent_state,
+        lane,
+        theta,
+        reward,
+        terminated,
+        step_size,
+        rest,
+        progress,
+        settings.seed,
+        run,
+        agent,
+        local_agent,
+        now,
+        two,
+        workspace.step,
+    )
+    if terminated or agent_state.elapsed[lane] >= worlds.limits[local_agent]:
+        local_step.end_episode(agent_state, lane, t * worlds.bins // worlds.steps)
+        first_state(worlds, learners, lane, local_agent, settings.seed, run, agent, now)
+        local_step.begin(
+            model, agent_state, lane, theta, settings.seed, run, agent, local_agent, now, workspace.step
+        )
+    return finite
+
+
+@kernel
+def train(
+    worlds: Worlds,
+    model: Model,
+    settings: RoundSettings,
+    view: RunView,
+    learners: Learners,
+    step_sizes: Floats,
+    span: Span,
+    workspace: RoundWorkspace,
+    central: Floats,
+    drift: Floats,
+) -> None:
+    """All steps of a span; ``central`` (R, m, d) and ``drift`` (R, m) record its synchronisations."""
+    for k in range(span.rounds):
+        local_steps(
+            worlds, model, settings, view, learners, 0, len(learners.theta), step_sizes, span, k, workspace
+        )
+        compiled_mean.settle(settings, view, span, k, workspace.failed_at, workspace.spread, central, drift)

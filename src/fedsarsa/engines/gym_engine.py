@@ -1,0 +1,372 @@
+"""The engine for environments of Gymnasium: Python steps them, one compiled call a step learns for all.
+
+An environment that raises, or answers with something that is not finite, stops its agent: the others go on,
+the server averages without it, and the history says which agent stopped when and why.
+"""
+
+import math
+import warnings
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedsarsa._checks import Floats
+from fedsarsa._numba import U64, resolved
+from fedsarsa.engines import gym_rounds
+from fedsarsa.engines.compiled import announced, available_cores, model_of, rows_of
+from fedsarsa.engines.gym_environments import LATER, Failure, Stepper, stepper
+from fedsarsa.engines.gym_rounds import (
+    BROKEN,
+    LOST,
+    OVERFLOWN,
+    RUNNING_ON,
+    STOPPED,
+    TERMINATED,
+    TRUNCATED,
+)
+from fedsarsa.engines.gym_vectors import Vectors
+from fedsarsa.federation.engine import Engine
+from fedsarsa.federation.problem import Problem
+from fedsarsa.federation.servers.mean import among, average
+from fedsarsa.federation.state import RUNNING, Episodes, State, Synchronisations
+from fedsarsa.learning import random
+from fedsarsa.learning.continuous_features import Integers
+from fedsarsa.learning.step_arrays import step_workspace
+from fedsarsa.learning.step_sizes import step_sizes_at
+from fedsarsa.worlds.gym import GymFleet
+
+
+class GymEngine(Engine):
+    """Trains in environments of Gymnasium, on one thread. ``state.reports`` tells of agents that stopped."""
+
+    name: ClassVar[str] = "gym"
+    can_be_saved: ClassVar[bool] = False
+    first_steps: ClassVar[int] = 1  # environments may take seconds each  # type: ignore[assignment]
+
+    def __init__(self, problem: Problem, threads: int | None = None, first_agent: int = 0) -> None:
+        assert isinstance(problem.fleet, GymFleet)
+        super().__init__(problem, threads, first_agent)
+        self.fleet = problem.fleet
+        self.model = model_of(problem)
+        self.workspace = step_workspace(self.model)
+        self.stepper: Stepper | None = None
+        self.observed = len(self.fleet.bounds[0])
+        self.answer = _answering(problem, self.fleet)
+        self.flat = len(self.fleet.observation_space.shape) <= 1
+        self.seed, self.bins = U64(problem.seed), problem.bins
+        self.stale = True  # whether lanes have stopped since they were listed
+        self.waiting: list[int] = []  # lanes whose episodes begin with their next step
+        lanes = problem.runs * problem.agents
+        self.rewards = np.zeros(lanes)
+        self.first, self.begins = np.zeros((lanes, self.observed)), np.zeros(lanes, np.bool)
+
+    @property
+    def opened(self) -> bool:  # type: ignore[override]
+        """Whether there are environments."""
+        return self.stepper is not None
+
+    def start(self, state: State) -> None:
+        """Make every environment, and begin every agent's first episode."""
+        with announced():
+            self._begin_all(state, random.START)
+
+    def _begin_all(self, state: State, t: int) -> None:
+        """Make environments and begin an episode in each: the first ones, or after a checkpoint."""
+        worlds = [world for _ in range(self.problem.runs) for world in self.fleet]
+        self.stepper = (
+            Vectors(worlds) if self.fleet.vector else stepper(worlds, self.fleet.processes, available_cores())
+        )
+        held = _held(state)
+        agent_state = rows_of(held, state.actions, slice(None))
+        agent_state.elapsed[:], agent_state.gain[:], agent_state.trace[:], agent_state.live_count[:] = (
+            0,
+            0.0,
+            0.0,
+            0,
+        )
+        lanes = np.flatnonzero(held.stopped_at.reshape(-1) == RUNNING).tolist()
+        answers = self.stepper.reset(lanes, [self._seed(lane, t) for lane in lanes])
+        placed = [
+            self._place(state, lane, t, agent_state.seen, answer)
+            for lane, answer in zip(lanes, answers, strict=True)
+        ]
+        self._begin(state, agent_state, [lane for lane, sound in zip(lanes, placed, strict=True) if sound], t)
+
+    def _seed(self, lane: int, t: int) -> int:
+        """What the first ``reset(seed=...)`` gets: a function of (seed, run, agent), as all draws are."""
+        run, agent = divmod(lane, self.problem.agents)
+        counter = random.plain_purpose(t, random.FIRST_STATE)
+        return random.plain_words(self.problem.seed, run, self.first_agent + agent, counter)[0] >> 33
+
+    def _place(self, state: State, lane: int, t: int, rows: Floats, answer: Any) -> bool:
+        """Put a first observation into the lane's row; if there is none, stop the agent. Whether there is."""
+        if isinstance(answer, Failure):
+            self._stop(state, lane, t, answer.report)
+            return False
+        try:
+            rows[lane, : self.observed] = self._flattened(answer)
+        except Exception as error:  # whatever its conversion to numbers raises
+            why = f"reset answered {answer!r:.1000}, which is not as its space says: {error!r}"
+            self._stop(state, lane, t, why)
+            return False
+        return True
+
+    def _begin(self, state: State, agent_state: Any, lanes: list[int], t: int) -> None:
+        """Draw first actions at the observations that the lanes hold."""
+        sound = np.isfinite(agent_state.seen[lanes, : self.observed]).all(axis=1)
+        for lane in np.array(lanes)[~sound].tolist():
+            got = agent_state.seen[lane, : self.observed].tolist()
+            self._stop(state, lane, t, f"observation must be finite, got {got}")
+        self._act(state.theta, agent_state, np.array(lanes, np.int64)[sound], t, anew=False)
+
+    def _stop(self, state: State, lane: int, t: int, why: str) -> None:
+        """Stop an agent whose environment failed after ``t`` steps, and say so, once."""
+        run, agent = divmod(lane, self.problem.agents)
+        step = 0 if t == random.START else t
+        if _held(state).stopped_at[run, agent] != RUNNING:
+            return
+        _held(state).stopped_at[run, agent] = step
+        self.stale = True
+        where = self.fleet[agent].label
+        state.reports.append({"run": run, "agent": agent, "step": step, "environment": where, "why": why})
+        warnings.warn(
+            f"agent {agent} of run {run} stopped at step {step}: {where}: {why}", RuntimeWarning, stacklevel=2
+        )
+
+    def advance(self, state: State, steps: int) -> Synchronisations:
+        """Train every run for ``steps`` more steps, in place."""
+        problem = self.problem
+        if self.stepper is None:  # going on from a checkpoint: environments cannot be saved, and begin anew
+            self._say_what_is_not_known()
+            self._begin_all(state, state.t)
+        times = np.arange(state.t, state.t + steps)
+        step_sizes = step_sizes_at(problem.schedules, times)[problem.schedule_of] * problem.step_factor
+        rounds: list[Floats] = []
+        drifts: list[Floats] = []
+        agent_state = self._prepare(state)
+        step_sizes = np.ascontiguousarray(step_sizes.T)
+        with announced():
+            for k, t in enumerate(times.tolist()):
+                if problem.average_offset is not None:
+                    mean = self._mean(state, self._present(state, t))[1]
+                    state.weighted_sum += (problem.average_offset + t) * mean
+                self._step(state, agent_state, t, step_sizes[k])
+                synchronises = problem.sync_every is not None and (t + 1) % problem.sync_every == 0
+                if synchronises:
+                    drifts.append(self._synchronise(state, t))
+                    rounds.append(state.central.copy())
+        state.t += steps
+        shape = (len(rounds), problem.runs)
+        return Synchronisations(
+            central=np.reshape(rounds, (*shape, problem.features.dim)).swapaxes(0, 1),
+            drift=np.reshape(drifts, shape).swapaxes(0, 1),
+        )
+
+    def _say_what_is_not_known(self) -> None:
+        """A checkpoint of constructors that have no name may have been written with others."""
+        if unsure := self.fleet.unsure():
+            warnings.warn(
+                f"whether the environments are those of the checkpoint is not known for agents {unsure}: "
+                f"{self.fleet[unsure[0]].constructor} has no name of its own; "
+                "make environments by functions or classes of a module, with options",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+
+    def _prepare(self, state: State) -> Any:
+        """Look at a state as ``gym_rounds.learn`` sees it, compiled for it; what its lanes hold."""
+        agent_state = rows_of(_held(state), state.actions, slice(None))
+        size = len(agent_state.elapsed)
+        self.theta, self.progress = (
+            state.theta.reshape(size, -1),
+            state.progress.reshape(size, state.progress.shape[2]),
+        )
+        self.seen = agent_state.seen[:, : self.observed]
+        self._list_lanes(state)
+        with announced():
+            self.learn = resolved(
+                gym_rounds.learn, *self._arguments(agent_state, np.zeros(self.problem.agents), 0)
+            )
+        return agent_state
+
+    def warm(self, state: State) -> None:
+        """Compile all that training calls; no environment is made for it."""
+        agent_state = self._prepare(state)
+        with announced():
+            self._begin(state, agent_state, [], 0)
+
+    def _act(self, theta: Floats, agent_state: Any, lanes: Integers, t: int, anew: bool) -> None:
+        """Draw first actions of episodes, or the actions of step ``t`` anew."""
+        theta = theta.reshape(len(agent_state.elapsed), -1)
+        agents, first_agent = self.problem.agents, U64(self.first_agent)
+        gym_rounds.act(
+            self.model,
+            agent_state,
+            theta,
+            lanes,
+            agents,
+            first_agent,
+            self.seed,
+            U64(t),
+            anew,
+            self.workspace,
+        )
+
+    def _step(self, state: State, agent_state: Any, t: int, step_sizes: Floats) -> None:
+        """One step of every agent that still learns."""
+        assert self.stepper is not None
+        if self.stale:
+            self._list_lanes(state)
+        lanes, rewards, ends, seen = self.lanes, self.rewards, self.ends, self.seen
+        if not lanes:
+            return
+        if self.problem.step.redraw_actions:
+            self._act(state.theta, agent_state, np.array(lanes), t, anew=True)
+        several, expected = self.observed > 1, self.observed if self.flat else None
+        ended: list[int] = []
+        for lane, answer in zip(
+            lanes, self.stepper.step(lanes, self.answer(agent_state, lanes)), strict=True
+        ):
+            try:
+                observation, rewards[lane], terminated, truncated, _ = answer
+                if several and len(observation) != expected:
+                    observation = self._flattened(observation)
+                seen[lane] = observation
+                if terminated or truncated:
+                    ends[lane] = TERMINATED if terminated else TRUNCATED
+                    ended.append(lane)
+                else:
+                    ends[lane] = RUNNING_ON
+            except Exception as error:  # whatever the answer's own conversion to numbers raises
+                failure = type(answer) is Failure
+                why = f"step answered {answer!r:.1000}, which is not as its spaces say: {error!r}"
+                self._stop(state, lane, t, answer.report if failure else why)
+                ends[lane] = STOPPED
+        begun: list[int] = []
+        if self.waiting:  # what these answered begins their episodes; they learn from their next step
+            begun, self.waiting = [lane for lane in self.waiting if ends[lane] == RUNNING_ON], []
+            ends[begun] = STOPPED
+        if ended:
+            self._reset(state, ended, t)
+        unsound = self.learn(*self._arguments(agent_state, step_sizes, t))
+        if unsound:
+            self._see_what_is_not_finite(state, t)
+        if begun:
+            self._begin(state, agent_state, begun, t)
+
+    def _arguments(self, agent_state: Any, step_sizes: Floats, t: int) -> tuple[Any, ...]:
+        """What ``gym_rounds.learn`` gets at step ``t``."""
+        return (
+            self.model,
+            agent_state,
+            self.theta,
+            self.progress,
+            self.rewards,
+            self.ends,
+            self.first,
+            self.begins,
+            step_sizes,
+            U64(self.first_agent),
+            t * self.bins // self.problem.steps,
+            self.seed,
+            U64(t),
+            self.workspace,
+        )
+
+    def _flattened(self, observation: Any) -> Floats:
+        """The numbers of an observation, of which there must be as many as the space has."""
+        if np.size(observation) != self.observed:
+            raise ValueError(f"{self.observed} numbers are expected")
+        return np.ravel(observation)
+
+    def _reset(self, state: State, lanes: list[int], t: int) -> None:
+        """Begin the next episodes of ``lanes``; those that fail learn from their last step, and stop."""
+        assert self.stepper is not None
+        for lane, answer in zip(lanes, self.stepper.reset(lanes, [None] * len(lanes)), strict=True):
+            if answer is LATER:
+                self.waiting.append(lane)
+                self.begins[lane] = False
+            else:
+                self.begins[lane] = self._place(state, lane, t + 1, self.first, answer)
+
+    def _list_lanes(self, state: State) -> None:
+        """The lanes that still learn."""
+        self.stale = False
+        learning = (_held(state).stopped_at == RUNNING) & (state.failed_at[:, None] == RUNNING)
+        self.ends = np.where(learning.reshape(-1), RUNNING_ON, STOPPED).astype(np.uint8)
+        self.lanes = np.flatnonzero(learning).tolist()
+
+    def _see_what_is_not_finite(self, state: State, t: int) -> None:
+        """Stop agents whose environment answered, and runs whose parameters became, what is not finite."""
+        for lane in np.flatnonzero(self.ends == BROKEN).tolist():
+            if math.isfinite(self.rewards[lane]):
+                got = f"observation must be finite, got {self.seen[lane].tolist()}"
+            else:
+                got = f"reward must be finite, got {self.rewards[lane]}"
+            self._stop(state, lane, t, got)
+        for lane in np.flatnonzero(self.ends == LOST).tolist():
+            self._stop(state, lane, t + 1, f"observation must be finite, got {self.seen[lane].tolist()}")
+        failed = (self.ends == OVERFLOWN).reshape(self.problem.runs, -1).any(axis=1)
+        self._fail(state, failed, t)
+
+    def _present(self, state: State, t: int) -> NDArray[np.bool]:
+        """Whose learning counts in the round of step ``t``, (R, N)."""
+        begun = t - t % self.problem.sync_every if self.problem.sync_every is not None else 0
+        return _held(state).taught(begun)
+
+    def _mean(self, state: State, present: NDArray[np.bool]) -> tuple[Floats, Floats]:
+        """The weights (R, N) of the agents ``present``, and their mean (R, d)."""
+        weights = among(self.problem.weights, present)
+        mean = average(weights, state.theta)
+        return weights, np.where(weights.any(axis=1, keepdims=True), mean, state.central)
+
+    def _synchronise(self, state: State, t: int) -> Floats:
+        """Combine and broadcast; the drift of every run."""
+        present, learning = self._present(state, t), state.failed_at == RUNNING
+        weights, mean = self._mean(state, present)
+        spread = np.sum((state.theta - mean[:, None]) ** 2, axis=2)
+        drift: Floats = np.where(learning, (spread * weights).sum(axis=1), np.nan)
+        with np.errstate(over="ignore", invalid="ignore"):  # what overflows is reported as failed
+            start = self.problem.server.combine(state.central, state.theta, present)
+        state.central[learning] = start[learning]
+        state.theta[learning] = start[learning, None]
+        self._fail(state, ~np.isfinite(state.central).all(axis=1), t)
+        return drift
+
+    def _fail(self, state: State, failed: Any, t: int) -> None:
+        """Note runs whose parameters stopped being finite."""
+        new = failed & (state.failed_at == RUNNING)
+        state.failed_at[new] = t
+        self.stale |= bool(new.any())
+        state.theta[new] = np.nan
+        state.central[new] = np.nan
+
+    def close(self) -> None:
+        """Close every environment."""
+        self.waiting = []
+        if self.stepper is not None:
+            self.stepper.close()
+            self.stepper = None
+
+
+def _answering(problem: Problem, fleet: GymFleet) -> Any:
+    """How lanes' actions are said to their environments."""
+    space = fleet.action_space
+    if problem.features.joint:
+        return lambda agent_state, lanes: [
+            np.full(space.shape, agent_state.numbers[lane], space.dtype) for lane in lanes
+        ]
+    actions = fleet.actions(problem.per_number)
+
+    def answer(agent_state: Any, lanes: list[int]) -> list[Any]:
+        held = agent_state.actions.tolist()
+        return [actions[held[lane]] for lane in lanes]
+
+    # Copies of arrays: environments may change the action that they get.
+    return answer if isinstance(actions[0], int) else lambda *held: [one.copy() for one in answer(*held)]
+
+
+def _held(state: State) -> Episodes:
+    assert state.episodes is not None
+    return state.episodes

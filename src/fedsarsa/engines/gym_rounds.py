@@ -1,0 +1,125 @@
+"""Compiled learning for environments that Python steps: all lanes of a time step in one call."""
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedsarsa._checks import Floats
+from fedsarsa._numba import U64, kernel
+from fedsarsa.learning import local_step, random
+from fedsarsa.learning.continuous_features import Integers
+from fedsarsa.learning.step_arrays import AgentState, Model, StepWorkspace
+
+# What became of a lane's step: no step, then what its environment reported, then what ``learn`` found:
+# an answer that is not finite, parameters that are not, a first observation that is not.
+STOPPED, RUNNING_ON, TRUNCATED, TERMINATED, BROKEN, OVERFLOWN, LOST = range(7)
+
+
+@kernel
+def act(
+    model: Model,
+    agent_state: AgentState,
+    theta: Floats,
+    lanes: Integers,
+    agents: int,
+    first_agent: int,
+    seed: int,
+    t: int,
+    anew: bool,
+    workspace: StepWorkspace,
+) -> None:
+    """First actions of the episodes that ``lanes`` begin after step ``t``, or those of step ``t`` anew."""
+    for lane in lanes:
+        who = lane % agents
+        run, agent = U64(lane // agents), first_agent + U64(who)
+        if anew:
+            local_step.redraw(model, agent_state, lane, theta[lane], seed, run, agent, who, U64(t), workspace)
+        else:
+            local_step.begin(model, agent_state, lane, theta[lane], seed, run, agent, who, U64(t), workspace)
+
+
+@kernel
+def learn(
+    model: Model,
+    agent_state: AgentState,
+    theta: Floats,
+    progress: Floats,
+    rewards: Floats,
+    ends: NDArray[np.uint8],
+    first: Floats,
+    begins: NDArray[np.bool],
+    step_sizes: Floats,
+    first_agent: int,
+    time_bin: int,
+    seed: int,
+    t: int,
+    workspace: StepWorkspace,
+) -> int:
+    """Steps 2 to 4 of every lane; where its episode is over, the end of it and the first action of the next.
+
+    ``step_sizes`` (N,) are the agents'; ``first`` (L, observed) holds the observations with which the lanes
+    that ``begins`` marks begin their next episode. How many lanes are not finite; ``ends`` says which.
+    """
+    agents, observed = len(step_sizes), first.shape[1]
+    unsound = 0
+    for lane in range(len(rewards)):
+        end = ends[lane]
+        if end == STOPPED:
+            continue
+        finite = math.isfinite(rewards[lane])
+        for i in range(observed):
+            finite &= math.isfinite(agent_state.seen[lane, i])
+        if not finite:
+            ends[lane] = BROKEN
+            unsound += 1
+            continue
+        run, agent = U64(lane // agents), first_agent + U64(lane % agents)
+        _, word = random.words(seed, run, agent, U64(t))
+        agent_state.elapsed[lane] += 1
+        agent_state.gain[lane] += rewards[lane]
+        size = step_sizes[lane % agents]
+        finite = local_step.go_on(
+            model,
+            agent_state,
+            lane,
+            theta[lane],
+            rewards[lane],
+            end == TERMINATED,
+            size,
+            0.0,
+            progress[lane],
+            seed,
+            run,
+            agent,
+            lane % agents,
+            U64(t),
+            word,
+            workspace,
+        )
+        if not finite:
+            ends[lane] = OVERFLOWN
+            unsound += 1
+        elif end != RUNNING_ON:
+            local_step.end_episode(agent_state, lane, time_bin)
+            if begins[lane]:
+                for i in range(observed):
+                    agent_state.seen[lane, i] = first[lane, i]
+                    finite &= math.isfinite(first[lane, i])
+                if finite:
+                    local_step.begin(
+                        model,
+                        agent_state,
+                        lane,
+                        theta[lane],
+                        seed,
+                        run,
+                        agent,
+                        lane % agents,
+                        U64(t),
+                        workspace,
+                    )
+                else:
+                    ends[lane] = LOST
+                    unsound += 1
+    return unsound

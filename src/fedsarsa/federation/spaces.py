@@ -1,0 +1,103 @@
+"""What agents see and do in a fleet's worlds, as a problem has it: features and actions as numbers."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fedsarsa._checks import Floats
+from fedsarsa.federation.problem import AnyFleet
+from fedsarsa.learning.actions import Candidates, GridActions
+from fedsarsa.learning.continuous_features import BoxMap, ContinuousFeatures, box_map
+from fedsarsa.learning.features import FeatureMap, OneHot
+from fedsarsa.learning.policies import FixedPolicy
+from fedsarsa.worlds.control import ControlFleet, ControlWorld
+from fedsarsa.worlds.finite import FiniteMDP
+from fedsarsa.worlds.fleet import Fleet, as_fleet
+from fedsarsa.worlds.gym import GymFleet, GymWorld
+
+EpisodicFleet = ControlFleet | GymFleet
+
+
+def any_fleet(worlds: AnyFleet | Sequence[FiniteMDP]) -> AnyFleet:
+    """A fleet, or the fleet of a list of worlds of one sort."""
+    if isinstance(worlds, Fleet | ControlFleet | GymFleet):
+        return worlds
+    listed: list[Any] = list(worlds) if isinstance(worlds, Sequence) else [worlds]
+    for world, fleet in ((ControlWorld, ControlFleet), (GymWorld, GymFleet)):
+        if listed and isinstance(listed[0], world):
+            return fleet(listed)
+    return as_fleet(worlds)
+
+
+def spaces(
+    features: Any, fixed: Sequence[FixedPolicy], actions: Candidates | None, fleet: AnyFleet
+) -> dict[str, Any]:
+    """The fields of a `Problem` that say what its agents see and do; ``fixed`` policies must fit them."""
+    if isinstance(fleet, Fleet):
+        return {
+            "features": finite_features(features, fixed, actions, fleet),
+            "candidates": np.arange(float(fleet.actions)),
+            "action_bounds": (0.0, fleet.actions - 1.0),
+        }
+    candidates, joint = _candidates(actions, fleet)
+    for policy in fixed:
+        if isinstance(policy.pi, np.ndarray) and policy.pi.ndim > 1:
+            raise ValueError(f"pi must not depend on states, of which there is no number here, got {policy}")
+        policy.table(1, len(candidates))
+    return {
+        "features": _episodic_features(features, fleet, len(candidates), joint),
+        "candidates": candidates,
+        "action_bounds": fleet.action_bounds or (0.0, float(len(candidates) - 1)),
+        "per_number": actions.count if isinstance(actions, GridActions) else None,
+    }
+
+
+def finite_features(
+    features: Any, fixed: Sequence[FixedPolicy], actions: Candidates | None, world: Fleet | FiniteMDP
+) -> FeatureMap:
+    """phi on a finite world, or on those of a fleet."""
+    for policy in fixed:
+        policy.table(world.states, world.actions)
+    if actions is not None:
+        raise ValueError(f"actions must be None in finite worlds, got {actions!r}")
+    on_world: FeatureMap = features.on(world.states, world.actions)
+    return on_world
+
+
+def _candidates(actions: Candidates | None, fleet: EpisodicFleet) -> tuple[Floats, bool]:
+    """The actions as numbers, and whether features take the action as an input."""
+    if fleet.action_count is not None:
+        if actions is not None:
+            raise ValueError(
+                f"actions must be None where worlds have {fleet.action_count} actions, got {actions!r}"
+            )
+        count = len(fleet.actions(None)) if isinstance(fleet, GymFleet) else fleet.action_count
+        return np.arange(float(count)), False
+    if actions is None:
+        raise ValueError("actions must be GridActions or RandomActions where actions are numbers, got None")
+    if isinstance(fleet, GymFleet):
+        if isinstance(actions, GridActions):
+            return np.arange(float(len(fleet.actions(actions.count)))), False
+        if fleet.action_bounds is None or fleet.action_space.dtype.kind in "iu":
+            sort = "several numbers" if fleet.action_bounds is None else "a whole number"
+            raise ValueError(f"actions must be GridActions where an action is {sort}, got {actions!r}")
+    assert fleet.action_bounds is not None
+    if isinstance(actions, GridActions):
+        return actions.numbers(*fleet.action_bounds), False
+    return np.zeros(actions.count), True
+
+
+def _episodic_features(features: Any, fleet: EpisodicFleet, actions: int, joint: bool) -> BoxMap:
+    """phi on the fleet's observations."""
+    low, high = fleet.bounds
+    if isinstance(features, OneHot) and isinstance(fleet, GymFleet) and fleet.counts and not joint:
+        return features.on_numbers(fleet.first_observation, fleet.counts, actions)
+    if not isinstance(features, ContinuousFeatures):
+        raise ValueError(
+            f"features must be TileCoding, FourierBasis or RBF for continuous observations, got {features!r}"
+        )
+    if joint:
+        assert fleet.action_bounds is not None
+        low, high = (*low, fleet.action_bounds[0]), (*high, fleet.action_bounds[1])
+    return box_map(features, low, high, actions, joint)

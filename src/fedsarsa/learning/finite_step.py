@@ -1,0 +1,146 @@
+"""The SARSA step of equation ``eq:g``, as compiled pieces for CPU and GPU kernels.
+
+The reference engine says the same in plain NumPy and is the specification. Pieces take parameters as
+one flat array and the place ``start`` where an agent's begin; integers are unsigned 64-bit.
+
+An action is drawn as a class of equal features, then as a member of it, from the same random number in
+[0, 1). Two ways lead to the same action:
+
+- *direct*: values, then masses by the policy. Any policy, any features.
+- *cached*: the softmax masses of an aggregation's parameters are kept, and an update refreshes one of
+  them. Only for softmax.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from fedsarsa._checks import Floats
+from fedsarsa._numba import U64, piece
+from fedsarsa.learning.choice import select, weigh
+from fedsarsa.learning.finite_tables import Tables
+from fedsarsa.learning.policies import FIXED
+from fedsarsa.worlds import alias
+
+_ONE = U64(1)
+
+# Outside these limits a row's total says little: masses may have overflowed or vanished.
+TRUST_LOW, TRUST_HIGH = 1e-200, 1e200
+
+
+@piece
+def first_state(tables: Tables, world: int, word: int) -> int:
+    """s_0 from the world's initial distribution."""
+    column, fraction = alias.split(word, tables.states)
+    return alias.draw(tables.alias, tables.alias_start[world], column, fraction)
+
+
+@piece
+def next_state(tables: Tables, world: int, s: int, a: int, column: int, fraction: int) -> int:
+    """s' ~ P_a(s, .) of ``world``, from a split random word."""
+    row = tables.kernel_start[world] + a * tables.action_size[world] + s * tables.states
+    turned = alias.draw(tables.alias, row, column, fraction) + tables.turns[world] * tables.rotation[a]
+    beyond = turned - tables.states
+    return beyond + (tables.states & (U64(0) - (beyond >> alias.SIGN)))  # no branch, as in alias.draw
+
+
+@piece
+def reward_of(tables: Tables, world: int, s: int, a: int, s_next: int) -> float:
+    """r(s, a, s') of ``world``."""
+    return tables.reward[
+        world * tables.reward_world
+        + s * tables.reward_state
+        + a * tables.reward_action
+        + s_next * tables.reward_next
+    ]
+
+
+@piece
+def increment(
+    tables: Tables,
+    theta: Floats,
+    start: int,
+    world: int,
+    s: int,
+    a: int,
+    s_next: int,
+    a_next: int,
+    step_size: float,
+) -> float:
+    """alpha (r + discount Q(s', a') - Q(s, a)): what the step adds along phi(s, a)."""
+    reward = reward_of(tables, world, s, a, s_next)
+    next_value = value(tables, theta, start, s_next, a_next)
+    here = value(tables, theta, start, s, a)
+    return step_size * (reward + tables.discount * next_value - here)
+
+
+@piece
+def value(tables: Tables, theta: Floats, start: int, s: int, a: int) -> float:
+    """Q(s, a) with the parameters at ``theta[start:]``."""
+    if tables.dense.size == 0:
+        return theta[start + tables.rows[s] * tables.width + tables.columns[a]]
+    at = s * tables.dim * tables.actions + a
+    total = 0.0
+    for _ in range(tables.dim):
+        total += tables.dense[at] * theta[start]
+        at += tables.actions
+        start += _ONE
+    return total
+
+
+@piece
+def member(tables: Tables, column: int, share: float) -> int:
+    """The action of class ``column`` at ``share`` in [0, 1) of the class."""
+    count = tables.choice.counts[column]
+    position = min(max(np.int64(share * count), 0), np.int64(count) - 1)
+    return U64(tables.order[tables.first[column] + U64(position)])
+
+
+@piece
+def direct(
+    tables: Tables, theta: Floats, start: int, s: int, uniform: float, values: Floats, weights: Floats
+) -> int:
+    """An action at state ``s``; ``values`` and ``weights`` are room for one number per class."""
+    if tables.choice.policy == FIXED:
+        return fixed(tables, s, uniform)
+    classes: Any = np.int64(tables.width)
+    if tables.dense.size == 0:
+        at = start + tables.rows[s] * tables.width
+        for c in range(classes):
+            values[c] = theta[at + U64(c)]
+    else:
+        at = s * tables.dim * tables.actions
+        for c in range(classes):
+            values[c] = 0.0
+        for j in range(tables.dim):
+            coordinate = theta[start + U64(j)]
+            for c in range(classes):
+                values[c] += tables.dense[at + U64(c)] * coordinate
+            at += tables.actions
+    target = uniform * weigh(tables.choice, 0, values, weights)
+    column, below = select(weights, U64(0), tables.width, target)
+    return member(tables, column, (target - below) / weights[column])
+
+
+@piece
+def total(tables: Tables, masses: Floats, at: int) -> float:
+    """The sum of the classes' masses, from ``masses[at]`` on."""
+    result = 0.0
+    for c in range(tables.width):
+        result += masses[at + c]
+    return result
+
+
+@piece
+def fixed(tables: Tables, s: int, uniform: float) -> int:
+    """An action of a fixed policy: bisection of its cumulative probabilities."""
+    start = s * tables.actions
+    low, high = U64(0), tables.actions - _ONE
+    target = uniform
+    while low < high:
+        middle = (low + high) >> _ONE
+        if tables.cumulative[start + middle] > target:
+            high = middle
+        else:
+            low = middle + _ONE
+    return U64(tables.order[low])

@@ -1,0 +1,315 @@
+"""The local step in every kind of world, as compiled pieces: look, choose, learn.
+
+The reference engine says the same in plain Python and is the specification. An agent is a *lane*: row
+``lane`` of the arrays in ``AgentState``. Parameters are rows too, ``theta`` (d,).
+"""
+
+import math
+
+from fedsarsa._checks import Floats
+from fedsarsa._numba import I64, U64, piece
+from fedsarsa.learning import choice, fourier, random, rbf, tile_coding
+from fedsarsa.learning.continuous_features import Integers
+from fedsarsa.learning.step_arrays import AgentState, Model, StepWorkspace
+from fedsarsa.learning.targets import TARGETS
+
+_, EXPECTED, MAX = range(len(TARGETS))  # what the step aims at, as kernels know it
+
+
+@piece
+def encode(model: Model, inputs: Floats, unit: Floats, index: Integers, value: Floats) -> bool:
+    """The active basis functions at ``inputs``; whether any input was outside and clipped."""
+    inside = True
+    for i in range(model.inputs):
+        x = inputs[i]
+        within = model.low[i] <= x <= model.high[i]  # not so for what is not a number
+        scaled = min((x - model.low[i]) * model.scale[i], 1.0)
+        unit[i] = scaled if within else (1.0 if x > model.high[i] else 0.0)
+        inside &= within
+    if model.basis.kind == tile_coding.KIND:
+        tile_coding.encode(model.basis, unit, index, value)
+    elif model.basis.kind == fourier.KIND:
+        fourier.encode(model.basis, unit, index, value)
+    else:
+        rbf.encode(model.basis, unit, index, value)
+    return not inside
+
+
+@piece
+def look(model: Model, theta: Floats, seen: Floats, workspace: StepWorkspace) -> bool:
+    """Values ``workspace.q`` of all candidates at an observation; whether it was outside and clipped."""
+    if model.finite:
+        look_up(model, theta, I64(seen[0]), workspace)
+        return False
+    actions, active = len(workspace.numbers), model.basis.active
+    outside = False
+    for row in range(actions if model.joint else 1):
+        if model.joint:
+            seen[model.inputs - 1] = workspace.numbers[row]
+        outside |= encode(model, seen, workspace.unit, workspace.places[row], workspace.value[row])
+    for c in range(actions):
+        workspace.q[c] = 0.0
+    if model.joint:
+        for c in range(actions):
+            for k in range(active):
+                workspace.q[c] += workspace.value[c, k] * theta[workspace.places[c, k]]
+        return outside
+    for k in range(active):
+        at, value = workspace.places[0, k] * actions, workspace.value[0, k]
+        for c in range(actions):
+            workspace.q[c] += value * theta[at + c]
+    return outside
+
+
+@piece
+def look_up(model: Model, theta: Floats, s: int, workspace: StepWorkspace) -> None:
+    """Values ``workspace.q`` of all actions in state ``s`` of a finite world."""
+    actions = len(workspace.q)
+    if model.dense.size == 0:
+        at = I64(model.rows[s]) * model.width
+        for c in range(actions):
+            workspace.q[c] = theta[at + I64(model.columns[model.order[c]])]
+        return
+    for c in range(actions):
+        workspace.q[c] = 0.0
+    for j in range(len(theta)):
+        for c in range(actions):
+            workspace.q[c] += model.dense[s, j, model.order[c]] * theta[j]
+
+
+@piece
+def draw_candidates(
+    model: Model, seed: int, run: int, agent: int, t: int, what: int, workspace: StepWorkspace
+) -> None:
+    """Fresh candidate actions, two per counter."""
+    width = model.action_high - model.action_low
+    for c in range(0, len(workspace.numbers), 2):
+        one, two = random.words(seed, run, agent, random.purpose(t, U64(what) + U64(c >> 1)))
+        workspace.numbers[c] = model.action_low + width * random.uniform(one)
+        if c + 1 < len(workspace.numbers):
+            workspace.numbers[c + 1] = model.action_low + width * random.uniform(two)
+
+
+@piece
+def choose(
+    model: Model,
+    agent_state: AgentState,
+    lane: int,
+    theta: Floats,
+    seed: int,
+    run: int,
+    agent: int,
+    who: int,
+    t: int,
+    what: int,
+    word: int,
+    workspace: StepWorkspace,
+) -> tuple[int, float]:
+    """A candidate at the observation in ``agent_state.seen``, and the sum of the policy's masses.
+
+    It is drawn by ``word``, from the policy or from the agent's behaviour. Fresh candidates are those of step
+    ``t`` for ``what``. ``agent`` is the number of the agent's random stream, ``who`` its place among those of
+    the problem.
+    """
+    seen, actions = agent_state.seen[lane], len(workspace.q)
+    if model.joint:
+        draw_candidates(model, seed, run, agent, t, what, workspace)
+    agent_state.clipped[lane] += look(model, theta, seen, workspace)
+    s = I64(seen[0]) if model.finite else 0
+    total = choice.weigh(model.choice, s if model.states > 1 else 0, workspace.q, workspace.mass)
+    masses, acting = workspace.mass, total
+    if model.behaviour.size > 0:
+        policies = model.behaviour.size // (model.states * actions)
+        at = ((who % policies) * model.states + s) * actions
+        masses, acting = workspace.acting, choice.copy_masses(model.behaviour, at, actions, workspace.acting)
+    place, _ = choice.select(masses, U64(0), U64(actions), random.uniform(word) * acting)
+    return I64(place), total
+
+
+@piece
+def take(model: Model, agent_state: AgentState, lane: int, c: int, workspace: StepWorkspace) -> None:
+    """Make candidate ``c`` at the observation just looked at the pair that the lane holds."""
+    if model.finite:
+        take_up(model, agent_state, lane, I64(agent_state.seen[lane, 0]), I64(model.order[c]))
+        return
+    row = c if model.joint else 0
+    shift = 0 if model.joint else c
+    for k in range(model.basis.active):
+        agent_state.places[lane, k] = workspace.places[row, k] * model.stack + shift
+        agent_state.value[lane, k] = workspace.value[row, k]
+    agent_state.actions[lane] = c
+    agent_state.numbers[lane] = workspace.numbers[c]
+
+
+@piece
+def take_up(model: Model, agent_state: AgentState, lane: int, s: int, a: int) -> None:
+    """Make (s, a) of a finite world the pair that the lane holds."""
+    agent_state.actions[lane] = a
+    agent_state.numbers[lane] = a
+    if model.dense.size == 0:
+        agent_state.places[lane, 0] = I64(model.rows[s]) * model.width + I64(model.columns[a])
+        agent_state.value[lane, 0] = 1.0
+        return
+    for j in range(model.basis.active):
+        agent_state.places[lane, j] = j
+        agent_state.value[lane, j] = model.dense[s, j, a]
+
+
+@piece
+def learn(
+    model: Model,
+    agent_state: AgentState,
+    lane: int,
+    theta: Floats,
+    target: float,
+    step_size: float,
+    rest: float,
+    progress: Floats,
+) -> bool:
+    """Move ``theta`` towards ``target`` for the pair that the lane holds; whether it stays finite."""
+    active = model.basis.active
+    here = 0.0
+    for k in range(active):
+        here += agent_state.value[lane, k] * theta[agent_state.places[lane, k]]
+    change = step_size * (target - here)
+    finite = math.isfinite(change)
+    if model.trace_decay == 0.0:
+        for k in range(active):
+            j, moved = agent_state.places[lane, k], change * agent_state.value[lane, k]
+            theta[j] += moved
+            finite &= math.isfinite(theta[j])
+            if len(progress) > 0:
+                progress[j] += rest * moved
+        return finite
+    follow(model, agent_state, lane)
+    for k in range(agent_state.live_count[lane]):
+        j = agent_state.live[lane, k]
+        moved = change * agent_state.trace[lane, j]
+        theta[j] += moved
+        finite &= math.isfinite(theta[j])
+        if len(progress) > 0:
+            progress[j] += rest * moved
+    return finite
+
+
+@piece
+def follow(model: Model, agent_state: AgentState, lane: int) -> None:
+    """Traces: fade, then add the features of the pair, or put them in their place."""
+    fade = model.discount * model.trace_decay
+    kept = 0
+    for k in range(agent_state.live_count[lane]):
+        j = agent_state.live[lane, k]
+        faded = fade * agent_state.trace[lane, j]
+        agent_state.trace[lane, j] = faded
+        if faded != 0.0:  # what vanished leaves the list, and may enter it again
+            agent_state.live[lane, kept] = j
+            kept += 1
+    for k in range(model.basis.active):
+        j, value = agent_state.places[lane, k], agent_state.value[lane, k]
+        before = agent_state.trace[lane, j]
+        after = value if model.replacing else before + value
+        agent_state.trace[lane, j] = after
+        if before == 0.0 and after != 0.0:
+            agent_state.live[lane, kept] = j
+            kept += 1
+    agent_state.live_count[lane] = kept
+
+
+@piece
+def end_episode(agent_state: AgentState, lane: int, time_bin: int) -> None:
+    """Note an episode that is over, in bin ``time_bin`` of time, and forget its traces."""
+    agent_state.episodes[lane, time_bin] += 1
+    agent_state.returns[lane, time_bin] += agent_state.gain[lane]
+    agent_state.lengths[lane, time_bin] += agent_state.elapsed[lane]
+    agent_state.elapsed[lane], agent_state.gain[lane] = 0, 0.0
+    if len(agent_state.live_count) > 0:
+        for k in range(agent_state.live_count[lane]):
+            agent_state.trace[lane, agent_state.live[lane, k]] = 0.0
+        agent_state.live_count[lane] = 0
+
+
+@piece
+def begin(
+    model: Model,
+    agent_state: AgentState,
+    lane: int,
+    theta: Floats,
+    seed: int,
+    run: int,
+    agent: int,
+    who: int,
+    t: int,
+    workspace: StepWorkspace,
+) -> None:
+    """The first action of an episode that begins after step ``t``, at what is seen."""
+    what = random.FIRST_CANDIDATES
+    if model.finite:
+        _, word = random.words(seed, run, agent, t)
+    else:
+        word, _ = random.words(seed, run, agent, random.purpose(t, U64(random.FIRST_ACTION)))
+    c, _ = choose(model, agent_state, lane, theta, seed, run, agent, who, t, what, word, workspace)
+    take(model, agent_state, lane, c, workspace)
+
+
+@piece
+def redraw(
+    model: Model,
+    agent_state: AgentState,
+    lane: int,
+    theta: Floats,
+    seed: int,
+    run: int,
+    agent: int,
+    who: int,
+    t: int,
+    workspace: StepWorkspace,
+) -> None:
+    """Draw the action to execute at step ``t`` anew."""
+    what = random.REDRAW_CANDIDATES
+    word, _ = random.words(seed, run, agent, t + U64(random.REDRAW))
+    c, _ = choose(model, agent_state, lane, theta, seed, run, agent, who, t, what, word, workspace)
+    take(model, agent_state, lane, c, workspace)
+
+
+@piece
+def go_on(
+    model: Model,
+    agent_state: AgentState,
+    lane: int,
+    theta: Floats,
+    reward: float,
+    terminated: bool,
+    step_size: float,
+    rest: float,
+    progress: Floats,
+    seed: int,
+    run: int,
+    agent: int,
+    who: int,
+    t: int,
+    word: int,
+    workspace: StepWorkspace,
+) -> bool:
+    """Steps 2 to 4: the next action at the observation in ``agent_state.seen``, and the update.
+
+    After a termination the target is the reward alone, and there is no next action. Whether ``theta`` stays
+    finite.
+    """
+    if terminated:
+        return learn(model, agent_state, lane, theta, reward, step_size, rest, progress)
+    what = random.CANDIDATES
+    c, total = choose(model, agent_state, lane, theta, seed, run, agent, who, t, what, word, workspace)
+    ahead = workspace.q[c]
+    if model.target == EXPECTED:
+        ahead = 0.0
+        for b in range(len(workspace.q)):
+            ahead += workspace.mass[b] * workspace.q[b]
+        ahead = ahead / total
+    elif model.target == MAX:
+        for b in range(len(workspace.q)):
+            ahead = max(ahead, workspace.q[b])
+    finite = learn(
+        model, agent_state, lane, theta, reward + model.discount * ahead, step_size, rest, progress
+    )
+    take(model, agent_state, lane, c, workspace)
+    return finite

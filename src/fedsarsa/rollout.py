@@ -1,0 +1,248 @@
+"""What a learned parameter is worth in episodic worlds: episodes are played, and nothing is learned."""
+
+import math
+import warnings
+from copy import copy
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import ArrayLike
+from scipy import stats
+
+from fedsarsa import _checks
+from fedsarsa._checks import Floats
+from fedsarsa._numba import U64, kernel
+from fedsarsa.algorithm import FedSARSA, checked
+from fedsarsa.engines.compiled import announced, model_of, rows_of
+from fedsarsa.engines.general import worlds_of
+from fedsarsa.engines.general_rounds import Learners, Worlds, first_state, move
+from fedsarsa.engines.gym_environments import Failure, InProcess
+from fedsarsa.federation.problem import Problem
+from fedsarsa.federation.spaces import EpisodicFleet, any_fleet
+from fedsarsa.federation.state import first_episodes
+from fedsarsa.learning import local_step, policies, random
+from fedsarsa.learning.continuous_features import Integers
+from fedsarsa.learning.policies import Policy
+from fedsarsa.learning.step_arrays import Model, StepWorkspace, step_workspace
+from fedsarsa.learning.targets import Step
+from fedsarsa.worlds.control import ControlFleet
+from fedsarsa.worlds.gym import GymFleet
+
+EVALUATION = 2**63  # turned in the seed, so that evaluation and training share no random numbers
+# What the conversion of an answer to numbers and truth values raises, tensors with gradients among them.
+UNLIKE = (TypeError, ValueError, RuntimeError, OverflowError)
+LONGEST = 100_000  # steps of an episode of Gymnasium that has no time limit
+
+
+def rollouts(
+    fleet: EpisodicFleet,
+    algo: FedSARSA,
+    theta: ArrayLike,
+    episodes: int = 20,
+    greedy: bool = True,
+    seed: int = 0,
+) -> xr.Dataset:
+    """Every agent's return under a parameter, over episodes in its own world.
+
+    Parameters
+    ----------
+    theta : (d,) or (N, d)
+        One parameter for all agents, or one per agent.
+    episodes : int
+        Episodes per agent.
+    greedy : bool
+        Take the best action, ties broken as ``algo.policy`` does; otherwise act by that policy.
+
+    Returns
+    -------
+    xarray.Dataset
+        ``returns`` and ``lengths`` (agent, episode); ``mean_return``, ``margin`` (half the width of its 95%
+        confidence interval) and ``mean_length`` over ``agent``.
+
+    An environment that fails, or answers with what is not finite, is warned of; its agent's returns are NaN
+    from that episode on, as are its means, and ``lengths`` counts the steps that it took. Environments
+    without a time limit are cut after 100 000 steps, with a warning.
+    """
+    fleet = any_fleet(fleet)  # type: ignore[assignment]
+    episodes = _checks.integer("episodes", episodes, least=1)
+    problem = checked(algo).problem(fleet, 1, episodes, seed)
+    if problem.finite:
+        raise TypeError(f"rollouts are for control worlds and GymFleet, got {fleet!r}; use fs.evaluate")
+    parameters = parameters_of(problem, theta)
+    policy: Policy = policies.greedy(problem.policy) if greedy else problem.policy
+    play = _play_control if isinstance(fleet, ControlFleet) else _play_gym
+    returns, lengths = play(problem, policy, parameters)
+    margin = np.full(len(fleet), math.nan)
+    if episodes > 1:
+        width = float(stats.t.ppf(0.975, episodes - 1)) / math.sqrt(episodes)
+        margin = width * returns.std(axis=1, ddof=1)
+    return xr.Dataset(
+        {
+            "returns": (("agent", "episode"), returns),
+            "lengths": (("agent", "episode"), lengths),
+            "mean_return": ("agent", returns.mean(axis=1)),
+            "margin": ("agent", margin),
+            "mean_length": ("agent", np.where(np.isnan(returns), math.nan, lengths).mean(axis=1)),
+        },
+        coords={"agent": np.arange(len(fleet))},
+    )
+
+
+def parameters_of(problem: Problem, theta: ArrayLike) -> Floats:
+    """The common parameter, (1, d), or every agent's, (N, d)."""
+    given = _checks.labelled("theta", theta, [("d",), ("agent", "d")])
+    shapes = (problem.features.dim,), (problem.agents, problem.features.dim)
+    if given.shape not in shapes:
+        raise ValueError(f"theta must have shape {shapes[0]} or {shapes[1]}, got {given.shape}")
+    return np.array(given).reshape(-1, problem.features.dim)
+
+
+def _play_control(problem: Problem, policy: Policy, theta: Floats) -> tuple[Floats, Integers]:
+    """Returns and lengths (N, episodes) in control worlds."""
+    fleet = problem.fleet
+    assert isinstance(fleet, ControlFleet)
+    # Every agent holds one episode at a time and learns nothing: there is no need for more memory.
+    one = replace(problem, runs=1, step=Step())
+    model, worlds, held = model_of(one, policy), worlds_of(one), first_episodes(one)
+    lanes = rows_of(held, np.zeros((1, problem.agents), np.uint32), slice(None))
+    learners = Learners(lanes, np.empty(0, np.uint32), held.physical[0], theta, np.empty((problem.agents, 0)))
+    shape = (problem.agents, problem.runs)
+    returns, lengths = np.empty(shape), np.empty(shape, np.int64)
+    with announced():
+        for episode in range(problem.runs):
+            _roll(worlds, model, learners, U64(problem.seed ^ EVALUATION), episode, step_workspace(model))
+            sound = np.isfinite(held.physical[0]).all(axis=1)
+            returns[:, episode] = np.where(sound, lanes.gain, math.nan)
+            lengths[:, episode] = lanes.elapsed
+    for agent in np.flatnonzero(~np.isfinite(returns).all(axis=1)).tolist():
+        _warn(f"agent {agent}: states or rewards of {fleet[agent]} did not stay finite")
+    return returns, lengths
+
+
+@kernel
+def _roll(
+    worlds: Worlds, model: Model, learners: Learners, seed: int, episode: int, workspace: StepWorkspace
+) -> None:
+    """One episode per agent; return and length are then in the agent's state."""
+    agent_state, run = learners.agent_state, U64(episode)
+    for agent in range(len(worlds.physics)):
+        stream = U64(agent)
+        theta = learners.theta[agent % len(learners.theta)]
+        agent_state.gain[agent] = 0.0
+        first_state(worlds, learners, agent, agent, seed, run, stream, U64(random.START))
+        local_step.begin(
+            model, agent_state, agent, theta, seed, run, stream, agent, U64(random.START), workspace
+        )
+        for t in range(worlds.limits[agent]):
+            word, _ = random.words(seed, run, stream, U64(t))
+            reward, over = move(worlds, learners, agent, agent, word)
+            agent_state.gain[agent] += reward
+            agent_state.elapsed[agent] = t + 1
+            if over:
+                break
+            local_step.begin(model, agent_state, agent, theta, seed, run, stream, agent, U64(t), workspace)
+
+
+class Player:
+    """Acts by a parameter in one environment: what rollouts in Gymnasium and pictures need."""
+
+    def __init__(self, problem: Problem, policy: Policy, theta: Floats, seed: int, agent: int) -> None:
+        self.problem, self.policy, self.theta = problem, policy, theta
+        choices, world = np.random.SeedSequence([seed, agent]).spawn(2)
+        self.rng = np.random.default_rng(choices)
+        # For the environment's first reset: another stream than the policy's, and than other agents'.
+        self.world_seed = int(world.generate_state(1)[0])
+
+    def choose(self, observation: Any) -> tuple[int, float]:
+        """A candidate at an observation, and the action it is as a number."""
+        features, problem = self.problem.features, self.problem
+        numbers = problem.candidates
+        inputs = np.zeros(len(features.low))
+        seen = np.ravel(observation)
+        inputs[: len(seen)] = seen
+        if features.joint:
+            numbers = self.rng.uniform(*problem.action_bounds, len(numbers))
+        values = []
+        for c, number in enumerate(numbers):
+            if features.joint:
+                inputs[-1] = number
+            index, value = features.active(inputs, c)
+            values.append(value @ self.theta[index])
+        chosen = int(self.rng.choice(len(numbers), p=self.policy.probabilities(np.array(values))))
+        return chosen, float(numbers[chosen])
+
+    def act(self, observation: Any, actions: list[Any] | None, space: Any) -> Any:
+        """What to give to the environment: one of ``actions``, or a number."""
+        chosen, number = self.choose(observation)
+        if actions is not None:
+            return copy(actions[chosen])  # environments may change what they get
+        return np.clip(np.full(space.shape, number, space.dtype), space.low, space.high)
+
+
+class _FailedError(Exception):
+    """What an environment did wrong."""
+
+
+def _play_gym(problem: Problem, policy: Policy, theta: Floats) -> tuple[Floats, Integers]:
+    """Returns and lengths (N, episodes) in environments of Gymnasium."""
+    fleet = problem.fleet
+    assert isinstance(fleet, GymFleet)
+    size = len(fleet.bounds[0])
+    actions = None if problem.features.joint else fleet.actions(problem.per_number)
+    shape = (problem.agents, problem.runs)
+    returns, lengths = np.zeros(shape), np.zeros(shape, np.int64)
+    for agent, world in enumerate(fleet):
+        player = Player(problem, policy, theta[agent % len(theta)], problem.seed, agent)
+        env, episode, cut = InProcess([world]), 0, 0
+        try:
+            for episode in range(problem.runs):
+                (answer,) = env.reset([0], [player.world_seed if episode == 0 else None])
+                seen, over = _observed(answer, size), False
+                while not over and lengths[agent, episode] < LONGEST:
+                    (answer,) = env.step([0], [player.act(seen, actions, world.spaces.action)])
+                    seen, reward, over = _stepped(answer, size)
+                    returns[agent, episode] += reward
+                    lengths[agent, episode] += 1
+                cut += not over
+        except _FailedError as failed:
+            where = f"episode {episode}, step {lengths[agent, episode]}"
+            returns[agent, episode:] = math.nan
+            _warn(f"agent {agent} stopped in {where}: {world.label}: {failed}")
+        finally:
+            env.close()
+        if cut:
+            _warn(f"agent {agent}: {cut} episodes of {world.label} were cut after {LONGEST} steps")
+    return returns, lengths
+
+
+def _observed(answer: Any, size: int) -> Floats:
+    """An observation, as ``size`` finite numbers."""
+    if isinstance(answer, Failure):
+        raise _FailedError(answer.report)
+    try:
+        seen: Floats = np.ravel(np.asarray(answer, dtype=float))
+    except UNLIKE:
+        seen = np.full(size, math.nan)
+    if len(seen) != size or not np.isfinite(seen).all():
+        raise _FailedError(f"observation must be {size} finite numbers, got {answer!r}")
+    return seen
+
+
+def _stepped(answer: Any, size: int) -> tuple[Floats, float, bool]:
+    """Observation, reward and whether the episode is over."""
+    if isinstance(answer, Failure):
+        raise _FailedError(answer.report)
+    try:
+        observation, reward, terminated, truncated, _ = answer
+        reward, over = float(reward), bool(terminated or truncated)
+    except UNLIKE as error:
+        raise _FailedError(f"step answered {answer!r}, which is not as its spaces say: {error}") from None
+    if not math.isfinite(reward):
+        raise _FailedError(f"reward must be finite, got {reward}")
+    return _observed(observation, size), reward, over
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, RuntimeWarning, stacklevel=4)  # where ``rollouts`` was called

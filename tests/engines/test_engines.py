@@ -1,0 +1,90 @@
+"""The registry of engines: which one trains what, and what is said of those that do not."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import fedsarsa as fs
+from fedsarsa import engines
+from fedsarsa._interrupts import Interrupted
+from fedsarsa.federation.engine import Engine
+from tests.worlds_of_tests import fleet
+
+FINITE, CARTS = fleet(0, agents=3), fs.control.fleet("CartPole", 3)
+
+
+@pytest.mark.parametrize("name", ["cpu", "reference"])
+@pytest.mark.parametrize("group", [FINITE, CARTS], ids=["finite", "control"])
+def test_every_engine_keeps_the_contract(name, group):
+    features = fs.OneHot() if group is FINITE else fs.TileCoding(2, 2)
+    problem = fs.FedSARSA(features, fs.Softmax(1.0), 0.1, 5).problem(group, 20, 2, 0)
+    engine = engines.build(name, problem, threads=1)
+    assert isinstance(engine, Engine)
+    assert (engine.name, engine.opened, engine.can_be_saved) == (name, True, True)
+    assert engine.first_steps >= 1
+    engine.close()
+
+
+def test_automatic_choice():
+    assert engines.resolve("auto", FINITE) == engines.resolve("auto", CARTS) == "cpu"
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("gym", r"engine 'gym' does not train a Fleet, got .*; use cpu or ray or reference"),
+        ("cqu", "engine must be one of auto, cpu, gym, ray, reference.*cpu"),
+    ],
+)
+def test_engines_that_do_not_fit(name, words):
+    with pytest.raises(ValueError, match=words):
+        fs.FedSARSA(fs.OneHot()).train(FINITE, 10, engine=name)
+
+
+def test_an_engine_whose_package_is_missing_says_what_to_install(monkeypatch):
+    monkeypatch.setattr(engines, "find_spec", lambda name: None)
+    assert engines.ENGINES["ray"].missing == "it needs ray: pip install 'fedsarsa[ray]'"
+    assert engines.ENGINES["cpu"].missing is None
+
+
+def test_the_command_lists_them():
+    done = subprocess.run(
+        [sys.executable, "-m", "fedsarsa", "engines"], capture_output=True, text=True, check=True, timeout=120
+    )
+    for name in engines.ENGINES:
+        assert name in done.stdout
+
+
+@pytest.mark.parametrize("first", ["cpu", "reference"])
+@pytest.mark.parametrize(
+    ("group", "algo"),
+    [
+        (FINITE, fs.FedSARSA(fs.OneHot(), fs.Softmax(1.0), 0.1, 5)),
+        (CARTS, fs.FedSARSA(fs.TileCoding(2, 2), fs.Softmax(1.0), 0.1, 5, trace_decay=0.5)),
+    ],
+    ids=["finite", "control"],
+)
+def test_a_checkpoint_moves_between_engines(tmp_path, monkeypatch, group, algo, first):
+    problem = algo.problem(group, 40, 2, 0)
+    engine = type(engines.build(first, problem, 1))
+    advance, path = engine.advance, tmp_path / "checkpoint.nc"
+
+    def cut(self, state, steps):
+        seen = advance(self, state, steps)
+        os.kill(os.getpid(), signal.SIGINT)
+        return seen
+
+    with monkeypatch.context() as patched:
+        patched.setattr(engine, "advance", cut)
+        patched.setattr("fedsarsa.federation.training.span_length", lambda *_: 3)  # inside a round
+        with pytest.raises(Interrupted, match="interrupted after 3 of 40 steps"):
+            algo.train(group, 40, runs=2, engine=first, checkpoint=path)
+    (other,) = {"cpu", "reference"} - {first}
+    moved = algo.train(group, 40, runs=2, engine=other, checkpoint=path)
+    whole = algo.train(group, 40, runs=2)
+    np.testing.assert_allclose(moved.central, whole.central, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(moved.local, whole.local, rtol=0, atol=1e-12)
