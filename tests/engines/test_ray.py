@@ -140,7 +140,7 @@ def test_a_killed_worker_costs_a_round_and_changes_nothing(monkeypatch, tmp_path
                 os.kill(os.getpid(), signal.SIGKILL)
             return answer
 
-    monkeypatch.setattr(engine, "Block", Doomed)
+    monkeypatch.setattr(engine, "AgentBlock", Doomed)
     history = algo.train(group, 20_000, runs=2, engine="ray", threads=2)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["0", "3"]
     for name in expected.data:
@@ -250,10 +250,10 @@ def test_every_machine_has_the_same_fedsarsa(monkeypatch, tmp_path):
     monkeypatch.setitem(
         sys.modules, "fedsarsa_elsewhere", elsewhere := types.ModuleType("fedsarsa_elsewhere")
     )
-    for module, name, work in ((engine, "Block", train), (on_ray, "_train", train_cells)):
+    for module, name, work in ((engine, "AgentBlock", train), (on_ray, "_train", train_cells)):
         theirs = (
             types.new_class(name, (engine.AgentBlock,))
-            if name == "Block"
+            if name == "AgentBlock"
             else types.FunctionType(on_ray._train.__code__, {}, name)
         )
         theirs.__module__, theirs.__qualname__ = elsewhere.__name__, name
@@ -281,7 +281,7 @@ def test_a_worker_that_always_dies_is_an_error_that_names_its_agents(monkeypatch
                 os.kill(os.getpid(), signal.SIGKILL)
             return super().steps(held, part, central, t, steps)
 
-    monkeypatch.setattr(engine, "Block", Deadly)
+    monkeypatch.setattr(engine, "AgentBlock", Deadly)
     with pytest.raises(
         ValueError,
         match=r"worker of agents 3 to 5 died at the steps from 20 on.*: The actor \S+ is unavailable",
