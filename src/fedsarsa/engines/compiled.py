@@ -24,7 +24,7 @@ from fedsarsa.engines.arrays import RoundSettings, RunView, Span
 from fedsarsa.federation.engine import Engine
 from fedsarsa.federation.problem import Problem
 from fedsarsa.federation.servers import Mean
-from fedsarsa.federation.state import RUNNING, Episodes, State, Synchronisations
+from fedsarsa.federation.state import RUNNING, Episodes, State, Synchronisations, left_behind
 from fedsarsa.learning import step_arrays
 from fedsarsa.learning.continuous_features import Integers
 from fedsarsa.learning.policies import Policy
@@ -40,7 +40,7 @@ def available_cores() -> int:
     return os.cpu_count() or 1
 
 
-class StretchEngine(Engine):
+class SpanEngine(Engine):
     """Trains span by span: whole rounds, or a part of one."""
 
     @abstractmethod
@@ -57,7 +57,10 @@ class StretchEngine(Engine):
         and ``drift`` (R, m) has that of the mean.
         """
         server = self.problem.server
-        if type(server) is Mean or not span.synchronises:
+        if not span.synchronises:
+            return
+        left_behind(state)[:] = 0.0
+        if type(server) is Mean:
             return
         learning = state.failed_at == RUNNING
         start = server.combine(before[learning], state.theta[learning])
@@ -73,7 +76,7 @@ class StretchEngine(Engine):
         Either whole rounds, or a part of one round, which may end with its synchronisation.
         """
         problem = self.problem
-        span = stretch_of(problem, state.t, steps)
+        span = span_of(problem, state.t, steps)
         records = span.rounds if span.synchronises else 0
         central = np.empty((problem.runs, records, problem.features.dim))
         drift = np.empty((problem.runs, records))
@@ -86,7 +89,7 @@ class StretchEngine(Engine):
         return Synchronisations(central, drift)
 
 
-class CompiledEngine(StretchEngine):
+class CompiledEngine(SpanEngine):
     """Trains whole runs, or the agents of few runs.
 
     ``long_round`` is the number of agent-steps per thread and round from which on agents are worth splitting.
@@ -124,7 +127,8 @@ class CompiledEngine(StretchEngine):
         step_sizes = self.step_sizes(span.t, span.rounds * span.steps)
         work = self.problem.agents * self.problem.runs * span.steps
         split = self.problem.runs < self.threads and work >= self.long_round * self.threads
-        split |= type(self.problem.server) is not Mean  # the others see all agents after every round
+        # Other rules, and what steps leave for them, are seen to after every round.
+        split |= type(self.problem.server) is not Mean or self.problem.step.leaves is not None
         with announced():
             train = self.train_by_agents if split else self.train_by_runs
             train(state, step_sizes, span, central, drift)
@@ -213,7 +217,7 @@ def first_failures(seen: Sequence[Integers]) -> Integers:
     return np.where((steps == RUNNING).all(axis=0), RUNNING, first)
 
 
-def stretch_of(problem: Problem, t: int, steps: int) -> Span:
+def span_of(problem: Problem, t: int, steps: int) -> Span:
     """The span of ``steps`` steps from ``t`` on: whole rounds, or a part of one."""
     every = problem.sync_every or problem.steps
     begun = t // every * every

@@ -54,7 +54,7 @@ class FastPathEngine(CompiledEngine):
     def train_by_runs(
         self, state: State, step_sizes: Floats, span: Span, central: Floats, drift: Floats
     ) -> None:
-        """Teams of runs, each on one thread for the whole span."""
+        """Some runs at a time, each on one thread for the whole span."""
         runs = self.problem.runs
         size = max(1, min(VIEW_LANES // self.problem.agents, -(-runs // self.threads)))
 

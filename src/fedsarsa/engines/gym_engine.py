@@ -156,6 +156,7 @@ class GymEngine(Engine):
                 if synchronises:
                     drifts.append(self._synchronise(state, t))
                     rounds.append(state.central.copy())
+                    _held(state).left[:] = 0.0
         state.t += steps
         shape = (len(rounds), problem.runs)
         return Synchronisations(

@@ -24,11 +24,11 @@ from fedsarsa.engines.arrays import Span
 from fedsarsa.engines.compiled import (
     ALL,
     CompiledEngine,
-    StretchEngine,
+    SpanEngine,
     first_failures,
     server_view,
     settings_of,
-    stretch_of,
+    span_of,
 )
 from fedsarsa.federation.problem import Problem
 from fedsarsa.federation.servers import Mean
@@ -80,7 +80,7 @@ class AgentBlock:
         if central is not None:
             state.theta[:] = central[:, None, :]
         engine = self.engine
-        failed_at = engine.local_steps(state, engine.step_sizes(t, steps), stretch_of(self.problem, t, steps))
+        failed_at = engine.local_steps(state, engine.step_sizes(t, steps), span_of(self.problem, t, steps))
         return BlockState(shares(state, ALL), failed_at)
 
     def _awake(self, held: list[Any]) -> None:
@@ -100,7 +100,7 @@ class AgentBlock:
         return state
 
 
-class RayEngine(StretchEngine):
+class RayEngine(SpanEngine):
     """Trains a problem on ``threads`` actors (as many as the cluster has cores, unless given).
 
     It uses the Ray that this process is connected to, else the cluster that RAY_ADDRESS names, else one

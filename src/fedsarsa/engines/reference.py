@@ -14,12 +14,12 @@ from fedsarsa._checks import Floats
 from fedsarsa.federation.engine import Engine
 from fedsarsa.federation.problem import Problem
 from fedsarsa.federation.servers.mean import average
-from fedsarsa.federation.state import RUNNING, State, Synchronisations
+from fedsarsa.federation.state import RUNNING, State, Synchronisations, left_behind
 from fedsarsa.learning import random
 from fedsarsa.learning.continuous_features import BoxMap, Integers
 from fedsarsa.learning.policies import ALL
 from fedsarsa.learning.step_sizes import step_sizes_at
-from fedsarsa.learning.targets import EXPECTED, MAX, REPLACING
+from fedsarsa.learning.targets import DIRECTION, EXPECTED, LOG_WEIGHTS, MAX, REPLACING
 from fedsarsa.worlds import alias
 from fedsarsa.worlds.control import dynamics
 from fedsarsa.worlds.control.world import ControlWorld, pack
@@ -60,15 +60,17 @@ class ReferenceEngine(Engine):
                     state.weighted_sum[run] += (problem.average_offset + t) * mean
                 for i in range(problem.agents):
                     local_step(problem, state, run, i, t, step_sizes[problem.schedule_of[i], k])
-                if synchronises and np.isfinite(theta).all():
+                finite = np.isfinite(theta).all() and np.isfinite(left_behind(state)[run]).all()
+                if synchronises and finite:
                     mean = average(problem.weights, theta)
                     moved[run] = problem.weights @ np.sum((theta - mean) ** 2, axis=1)
                     (start,) = problem.server.combine(state.central[run, None], theta[None])
                     theta[:] = state.central[run] = start
-                if not np.isfinite(theta).all():
+                if not (finite and np.isfinite(theta).all()):
                     state.failed_at[run] = t
                     theta[:] = state.central[run] = moved[run] = np.nan
             if synchronises:
+                left_behind(state)[:] = 0.0
                 central.append(state.central.copy())
                 drift.append(moved)
         state.t += steps
@@ -113,7 +115,15 @@ def local_step(problem: Problem, state: State, run: int, i: int, t: int, step_si
             trace[index] = value
         note_live(state, run, i)
         eligible = trace
-    theta += step_size * (target - here) * eligible
+    moving, size = theta, step_size
+    if step.leaves == DIRECTION:
+        moving, size = left_behind(state)[run, i], 1.0
+    elif step.leaves == LOG_WEIGHTS:
+        left_behind(state)[run, i, index] -= np.log1p(-step_size * value)
+    moving += size * (target - here) * eligible
+    if step.shifted:
+        assert state.episodes is not None
+        moving += size * state.episodes.shift[run, i]
 
     if over:
         end(problem, state, run, i, t)

@@ -14,10 +14,8 @@ import xarray as xr
 from fedsarsa import _netcdf
 from fedsarsa._checks import Floats
 from fedsarsa.federation.problem import Problem
-from fedsarsa.federation.servers import Mean
 from fedsarsa.federation.state import Episodes, State, Synchronisations
 from fedsarsa.learning.continuous_features import BoxMap
-from fedsarsa.learning.targets import EXPECTED, MAX
 from fedsarsa.worlds.fleet import Fleet
 
 KIND = "checkpoint"
@@ -45,20 +43,17 @@ def fingerprint(problem: Problem, engine: str, theta0: Floats, record_every: int
         add(type(features).__name__, *vars(features).values())
     add(type(problem.policy).__name__, *vars(problem.policy).values())
     add(problem.schedules, problem.schedule_of, problem.sync_every, problem.radius, problem.weights)
-    if type(problem.server) is not Mean:
-        add(type(problem.server).__name__, *vars(problem.server).values())
-    if step.target == MAX or step.behaviour or (problem.finite and not step.plain):
-        add(step.target, step.behaviour, step.trace_decay, step.traces, step.step_per_feature)
-        add(*(one.pi for one in step.behaviour))
-    add(step.redraw_actions, problem.steps, problem.runs, problem.seed, theta0, record_every)
+    add(type(problem.server).__name__, *vars(problem.server).values())
+    add(*vars(step).values(), *(one.pi for one in step.behaviour))
+    add(problem.steps, problem.runs, problem.seed, theta0, record_every)
     if problem.average_offset is not None:  # engines gather theta-tilde in different ways
         add(engine)
     return digest.hexdigest()
 
 
 def _marks(problem: Problem) -> list[object]:
-    """All that decides a training beyond what plain steps in finite worlds have."""
-    features, step = problem.features, problem.step
+    """The worlds of an episodic fleet, its features and actions."""
+    features = problem.features
     assert isinstance(features, BoxMap)
     assert not isinstance(problem.fleet, Fleet)
     return [
@@ -70,10 +65,6 @@ def _marks(problem: Problem) -> list[object]:
         features.joint,
         problem.candidates,
         problem.action_bounds,
-        step.trace_decay,
-        step.traces,
-        step.target == EXPECTED,
-        step.step_per_feature,
     ]
 
 

@@ -31,6 +31,9 @@ class Episodes:
         Features of the pair held that are not zero.
     trace, live, live_count : (R, N, d), (R, N, d), (R, N)
         Eligibility traces, the places where they are not zero, and how many those are; empty without traces.
+    shift, left : (R, N, d)
+        What is added to the direction of every step of the round, and what its steps have left for the
+        server; empty where there is no such thing.
     elapsed, gain : (R, N)
         Steps and rewards of the present episode so far.
     clipped : (R, N)
@@ -49,6 +52,8 @@ class Episodes:
     trace: Floats
     live: Integers
     live_count: Integers
+    shift: Floats
+    left: Floats
     elapsed: Integers
     gain: Floats
     clipped: Integers
@@ -102,6 +107,11 @@ class State:
     reports: list[dict[str, Any]] = field(default_factory=list)
 
 
+def left_behind(state: State) -> Floats:
+    """What the steps of this round have left for the server, (R, N, d); empty where they leave nothing."""
+    return np.empty((*state.theta.shape[:2], 0)) if state.episodes is None else state.episodes.left
+
+
 @dataclass(eq=False)
 class Synchronisations:
     """What an engine saw at the synchronisations of a span of steps.
@@ -152,7 +162,8 @@ def _first_state(problem: Problem, theta0: Floats) -> State:
 def first_episodes(problem: Problem) -> Episodes:
     """Room for what agents hold, before the first step."""
     shape = (problem.runs, problem.agents)
-    dim = problem.features.dim if problem.step.trace_decay > 0 else 0
+    step, dim = problem.step, problem.features.dim
+    traced = dim if step.trace_decay > 0 else 0
     inputs = max(len(problem.features.low), OBSERVATION + 1) if isinstance(problem.features, BoxMap) else 1
     active = problem.features.most_active
 
@@ -165,9 +176,11 @@ def first_episodes(problem: Problem) -> Episodes:
         numbers=zeros(),
         places=zeros(active, kind=np.int64),
         value=zeros(active),
-        trace=zeros(dim),
-        live=zeros(dim, kind=np.int64),
-        live_count=zeros(kind=np.int64) if dim else np.zeros((*shape, 0), np.int64),
+        trace=zeros(traced),
+        live=zeros(traced, kind=np.int64),
+        live_count=zeros(kind=np.int64) if traced else np.zeros((*shape, 0), np.int64),
+        shift=zeros(dim if step.shifted else 0),
+        left=zeros(dim if step.leaves else 0),
         elapsed=zeros(kind=np.int64),
         gain=zeros(),
         clipped=zeros(kind=np.int64),

@@ -11,9 +11,10 @@ from fedsarsa._numba import I64, U64, piece
 from fedsarsa.learning import choice, fourier, random, rbf, tile_coding
 from fedsarsa.learning.continuous_features import Integers
 from fedsarsa.learning.step_arrays import AgentState, Model, StepWorkspace
-from fedsarsa.learning.targets import TARGETS
+from fedsarsa.learning.targets import LEAVES, TARGETS
 
 _, EXPECTED, MAX = range(len(TARGETS))  # what the step aims at, as kernels know it
+_, DIRECTION, LOG_WEIGHTS = range(len(LEAVES))  # what it leaves for the server
 
 
 @piece
@@ -166,30 +167,43 @@ def learn(
     rest: float,
     progress: Floats,
 ) -> bool:
-    """Move ``theta`` towards ``target`` for the pair that the lane holds; whether it stays finite."""
-    active = model.basis.active
+    """Move ``theta`` towards ``target`` for the pair that the lane holds; whether it stays finite.
+
+    Where steps leave their directions for the server, those are added up, and ``theta`` stays.
+    """
+    places, value, left = agent_state.places[lane], agent_state.value[lane], agent_state.left[lane]
     here = 0.0
-    for k in range(active):
-        here += agent_state.value[lane, k] * theta[agent_state.places[lane, k]]
-    change = step_size * (target - here)
+    for k in range(model.basis.active):
+        here += value[k] * theta[places[k]]
+    moving, size = theta, step_size
+    if model.leaves == DIRECTION:
+        moving, size, rest = left, 1.0, 0.0
+    elif model.leaves == LOG_WEIGHTS:
+        for k in range(model.basis.active):
+            left[places[k]] -= math.log1p(-step_size * value[k])
+    change = size * (target - here)
     finite = math.isfinite(change)
     if model.trace_decay == 0.0:
-        for k in range(active):
-            j, moved = agent_state.places[lane, k], change * agent_state.value[lane, k]
-            theta[j] += moved
-            finite &= math.isfinite(theta[j])
-            if len(progress) > 0:
-                progress[j] += rest * moved
-        return finite
-    follow(model, agent_state, lane)
-    for k in range(agent_state.live_count[lane]):
-        j = agent_state.live[lane, k]
-        moved = change * agent_state.trace[lane, j]
-        theta[j] += moved
-        finite &= math.isfinite(theta[j])
-        if len(progress) > 0:
-            progress[j] += rest * moved
+        for k in range(model.basis.active):
+            finite &= add(moving, progress, rest, places[k], change * value[k])
+    else:
+        follow(model, agent_state, lane)
+        for k in range(agent_state.live_count[lane]):
+            j = agent_state.live[lane, k]
+            finite &= add(moving, progress, rest, j, change * agent_state.trace[lane, j])
+    shift = agent_state.shift[lane]
+    for j in range(len(shift)):
+        finite &= add(moving, progress, rest, j, size * shift[j])
     return finite
+
+
+@piece
+def add(moving: Floats, progress: Floats, rest: float, j: int, moved: float) -> bool:
+    """Add to a parameter, and to what theta-tilde gathers of the round; whether it stays finite."""
+    moving[j] += moved
+    if len(progress) > 0:
+        progress[j] += rest * moved
+    return math.isfinite(moving[j])
 
 
 @piece

@@ -10,7 +10,7 @@ from fedsarsa.learning.choice import Choice, choice
 from fedsarsa.learning.continuous_features import BoxMap, Coefficients, Integers, coefficients
 from fedsarsa.learning.features import Aggregation, DenseTable, FeatureMap
 from fedsarsa.learning.policies import FixedPolicy, Policy
-from fedsarsa.learning.targets import REPLACING, TARGETS, Step
+from fedsarsa.learning.targets import LEAVES, REPLACING, TARGETS, Step
 
 
 class Model(NamedTuple):
@@ -49,12 +49,15 @@ class Model(NamedTuple):
     replacing: bool
     target: int
     redraws: bool
+    leaves: int
 
 
 class AgentState(NamedTuple):
     """What lanes hold, a row each: the pair (x, a) and its features, traces, and their episodes.
 
-    ``live[:count]`` are the places where a trace is not zero. Episodes are summed up in bins of time.
+    ``live[:count]`` are the places where a trace is not zero. ``shift`` is added to every direction, and
+    ``left`` gathers what steps leave for the server; both are empty where unused. Episodes are summed up in
+    bins of time.
     """
 
     seen: Floats
@@ -65,6 +68,8 @@ class AgentState(NamedTuple):
     trace: Floats
     live: NDArray[np.int64]
     live_count: Integers
+    shift: Floats
+    left: Floats
     elapsed: Integers
     gain: Floats
     clipped: Integers
@@ -134,6 +139,7 @@ def model(
         replacing=step.traces == REPLACING,
         target=TARGETS.index(step.target),
         redraws=step.redraw_actions,
+        leaves=LEAVES.index(step.leaves),
     )
 
 

@@ -9,6 +9,7 @@ from fedsarsa.learning.policies import FixedPolicy
 
 SAMPLED, EXPECTED, MAX = TARGETS = ("sampled", "expected", "max")
 ACCUMULATING, REPLACING = TRACES = ("accumulating", "replacing")
+NOTHING, DIRECTION, LOG_WEIGHTS = LEAVES = (None, "direction", "log-weights")
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,6 +28,11 @@ class Step:
         Whether the executed action is drawn anew at every step.
     step_per_feature : bool
         Whether step sizes are divided by the number of active features.
+    shifted : bool
+        Whether a vector of the agent's own, the same for a round, is added to the direction of every step.
+    leaves : {None, "direction", "log-weights"}
+        What steps add up for the server in a round, besides moving the parameter. ``direction``: they add
+        up their directions, and the parameter stays. ``log-weights``: -log(1 - alpha phi_j) of the pairs.
     """
 
     target: str = SAMPLED
@@ -35,6 +41,8 @@ class Step:
     traces: str = ACCUMULATING
     redraw_actions: bool = False
     step_per_feature: bool = False
+    shifted: bool = False
+    leaves: str | None = NOTHING
 
     def __post_init__(self) -> None:
         _checks.choice("target", self.target, TARGETS)
@@ -42,7 +50,9 @@ class Step:
         if not 0 <= decay <= 1:
             raise ValueError(f"trace_decay must be a number in [0, 1], got {self.trace_decay!r}")
         _checks.choice("traces", self.traces, TRACES)
-        for name in ("redraw_actions", "step_per_feature"):
+        if self.leaves not in LEAVES:
+            raise ValueError(f"leaves must be one of {LEAVES}, got {self.leaves!r}")
+        for name in ("redraw_actions", "step_per_feature", "shifted"):
             if not isinstance(getattr(self, name), bool):
                 raise TypeError(f"{name} must be True or False, got {getattr(self, name)!r}")
 
@@ -52,7 +62,7 @@ class Step:
 
         Actions that are drawn anew are none of them: the mean path is the same.
         """
-        options = ("target", "behaviour", "trace_decay", "step_per_feature")
+        options = ("target", "behaviour", "trace_decay", "step_per_feature", "shifted", "leaves")
         return tuple(name for name in options if getattr(self, name) != getattr(Step, name))
 
     @property
