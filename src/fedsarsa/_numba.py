@@ -25,7 +25,7 @@ COMPILED = (
     "_numba.py",
     "worlds/alias.py",
     "worlds/control/*.py",
-    "learning/*.py",
+    "learning/**/*.py",
     "federation/state.py",
     "engines/*.py",
 )

@@ -71,7 +71,7 @@ def rollouts(
     if problem.finite:
         raise TypeError(f"rollouts are for control worlds and GymFleet, got {fleet!r}; use fs.evaluate")
     parameters = parameters_of(problem, theta)
-    policy: Policy = policies.greedy(problem.policy) if greedy else problem.policy
+    policy: Policy = policies.greedy_as(problem.policy) if greedy else problem.policy
     play = _play_control if isinstance(fleet, ControlFleet) else _play_gym
     returns, lengths = play(problem, policy, parameters)
     margin = np.full(len(fleet), math.nan)

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 import fedsarsa as fs
-from fedsarsa.learning.policies import greedy, improvement
+from fedsarsa.learning.policies import greedy_as, improvement
 from tests.worlds_of_tests import dense
 
 VALUES = arrays(float, (3, 4), elements=st.floats(-1e6, 1e6))
@@ -90,8 +90,8 @@ def test_ties_are_told_where_they_are_not_shared():
 
 
 def test_a_greedy_policy_breaks_ties_as_the_learned_one():
-    assert greedy(fs.Softmax(2.0)) == fs.Greedy("share")
-    assert greedy(fs.EpsilonGreedy(0.1, "first")) == fs.Greedy("first")
+    assert greedy_as(fs.Softmax(2.0)) == fs.Greedy("share")
+    assert greedy_as(fs.EpsilonGreedy(0.1, "first")) == fs.Greedy("first")
 
 
 @pytest.mark.parametrize(

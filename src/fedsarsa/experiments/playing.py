@@ -13,7 +13,7 @@ from fedsarsa import _files
 from fedsarsa.experiments import config as configs
 from fedsarsa.federation.history import History
 from fedsarsa.federation.problem import Problem
-from fedsarsa.learning.policies import greedy
+from fedsarsa.learning.policies import greedy_as
 from fedsarsa.rollout import Player
 from fedsarsa.worlds.control import ControlWorld
 from fedsarsa.worlds.gym import GymFleet, close
@@ -54,7 +54,7 @@ def play(
     theta = (history.local[run, agent] if local else history.final[run]).values
     if not np.isfinite(theta).all():
         raise ValueError(f"{path}: the parameters of run {run} are not finite")
-    player = Player(problem, problem.policy if softmax else greedy(problem.policy), theta, seed, agent)
+    player = Player(problem, problem.policy if softmax else greedy_as(problem.policy), theta, seed, agent)
     return film(problem, player, agent)
 
 

@@ -4,7 +4,8 @@ Actions with equal features in every state are one class, which is drawn by its 
 positive total is below that total, also after rounding: classes without mass are never drawn.
 """
 
-import math
+from collections.abc import Callable
+from functools import reduce
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 
 from fedsarsa._checks import Floats
 from fedsarsa._numba import U64, piece
-from fedsarsa.learning.policies import EPSILON_GREEDY, FIRST, FIXED, SOFTMAX, Policy
+from fedsarsa.learning.policies import FIRST, POLICIES, Policy
 
 _ONE = U64(1)
 
@@ -35,10 +36,15 @@ class Choice(NamedTuple):
     masses: Floats
 
 
+def code_of(policy: type) -> int:
+    """What compiled pieces know a policy by."""
+    return list(POLICIES.values()).index(policy)
+
+
 def choice(policy: Policy, counts: Floats, alike: NDArray[Any], masses: Floats) -> Choice:
     """A policy over classes with ``counts`` members each."""
     return Choice(
-        policy=policy.code,
+        policy=code_of(type(policy)),
         parameter=float(policy.parameter),
         ties_first=getattr(policy, "ties", None) == FIRST,
         actions=float(counts.sum()),
@@ -48,39 +54,24 @@ def choice(policy: Policy, counts: Floats, alike: NDArray[Any], masses: Floats) 
     )
 
 
-@piece
-def weigh(choice: Choice, state: int, values: Floats, masses: Floats) -> float:
-    """The mass of every class under the policy, up to a common factor; their sum.
+Weigh = Callable[[Choice, int, Floats, Floats], float]
 
-    ``state`` counts where a fixed policy depends on it, and is 0 elsewhere.
-    """
-    classes, total = len(choice.counts), 0.0
-    if choice.policy == FIXED:
-        return copy_masses(choice.masses, state * classes, classes, masses)
-    best = values[0]
-    for c in range(1, classes):
-        best = max(best, values[c])
-    if choice.policy == SOFTMAX:
-        for c in range(classes):
-            masses[c] = choice.counts[c] * math.exp((values[c] - best) / choice.parameter)
-            total += masses[c]
-        return total
-    tied, leader = 0.0, -1  # actions that share the greedy mass, and the first class of them
-    for c in range(classes):
-        takes = values[c] == best
-        if takes and leader < 0:
-            leader = c
-        if takes and choice.ties_first:
-            takes = choice.alike[c] == choice.alike[leader]
-        masses[c] = choice.counts[c] if takes else 0.0
-        tied += masses[c]
-    explore = choice.parameter if choice.policy == EPSILON_GREEDY else 0.0
-    floor = explore / choice.actions
-    for c in range(classes):
-        mass = floor + (1.0 - explore) / tied if masses[c] > 0.0 else floor
-        masses[c] = choice.counts[c] * mass
-        total += masses[c]
-    return total
+
+def _one_of(code: int, own: Weigh, others: Weigh) -> Weigh:
+    """A piece that weighs by ``own`` where the policy has ``code``, by ``others`` elsewhere."""
+
+    @piece
+    def weigh(choice: Choice, state: int, values: Floats, masses: Floats) -> float:
+        if choice.policy == code:
+            return own(choice, state, values, masses)
+        return others(choice, state, values, masses)
+
+    return weigh
+
+
+# The mass of every class under the policy, up to a common factor; their sum (see `Policy.weigh`).
+_pieces: list[Weigh] = [piece(kind.weigh) for kind in POLICIES.values()]
+weigh = reduce(lambda others, code: _one_of(code, _pieces[code], others), range(len(_pieces)), _pieces[-1])
 
 
 @piece

@@ -17,12 +17,13 @@ import numpy as np
 
 from fedsarsa._checks import Floats
 from fedsarsa._numba import U64, piece
-from fedsarsa.learning.choice import select, weigh
+from fedsarsa.learning.choice import code_of, select, weigh
 from fedsarsa.learning.finite_tables import Tables
-from fedsarsa.learning.policies import FIXED
+from fedsarsa.learning.policies import FixedPolicy
 from fedsarsa.worlds import alias
 
 _ONE = U64(1)
+FIXED = code_of(FixedPolicy)
 
 # Outside these limits a row's total says little: masses may have overflowed or vanished.
 TRUST_LOW, TRUST_HIGH = 1e-200, 1e200
