@@ -41,7 +41,7 @@ def claims(data: Mapping[str, xr.Dataset], facts: Sequence[Exact], scale: Scale)
             "td",
         ),
         figure_claims.covered(data["ql"]),
-        figure_claims.resemblance(data["ql"], data["sarsa"], data["ties"]),
+        figure_claims.resemblance(data["ql"], data["sarsa"], data["td"], data["ties"]),
         theory_claims.central(data["sarsa"], facts, scale),
         theory_claims.radius(
             data["tabular"],

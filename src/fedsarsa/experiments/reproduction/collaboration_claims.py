@@ -26,6 +26,7 @@ def expedited(sarsa: xr.Dataset, scale: Scale) -> Claim:
         if p or r
     }
     good = [pair for pair, one in ratios.items() if one.high < 1]
+    best = min(ratios, key=lambda pair: ratios[pair].value)
     kernels = [p for p, r in good if r == 0]
     both = [p for p, r in good if p == r]
     return Claim(
@@ -33,10 +34,13 @@ def expedited(sarsa: xr.Dataset, scale: Scale) -> Claim:
         'information from other agents with potentially different environments"',
         where="conclusion, and as a question in the introduction",
         quantity=f"error floor of N = {size} / of agent 1 alone: the least over fleets whose worlds differ",
-        measured=min(ratios.values(), key=lambda one: one.value),
+        measured=ratios[best],
         verdict=HOLDS if good else FAILS,
         detail=f"agent 1 gains in {len(good)} of {len(ratios)} fleets whose worlds differ: with both "
-        f"heterogeneities at {levels(both)}, with kernels alone at {levels(kernels)}",
+        f"heterogeneities at {levels(both)}, with kernels alone at {levels(kernels)}. The floor stands for "
+        "speed: with one step size, all fleets approach theirs at one rate. The best is at the error that "
+        f"agent 1 alone ends with after {_steps_to(sarsa, *best, size, alone)} steps, agent 1 alone after "
+        f"{_steps_to(sarsa, 0.0, 0.0, 1, alone)}",
         figure="federating",
     )
 
@@ -126,6 +130,12 @@ def expected_gains(sarsa: xr.Dataset, scale: Scale) -> dict[float, float]:
     floors = floor(sarsa["predicted"])
     alone, size = float(_alone(floors)), scale.sizes[-1]
     return {x: float(floors.sel(eps_p=x, eps_r=x, agents=size)) / alone for x in scale.levels}
+
+
+def _steps_to(sarsa: xr.Dataset, eps_p: float, eps_r: float, size: int, floors: xr.DataArray) -> int:
+    """The first recorded step at which the mean error of a fleet is at most the mean of ``floors`` (run,)."""
+    error = sarsa["error"].sel(eps_p=eps_p, eps_r=eps_r, agents=size).mean("run")
+    return int(error["t"][int((error <= floors.mean("run")).argmax("t"))])
 
 
 def _alone(floors: xr.DataArray) -> xr.DataArray:

@@ -32,7 +32,7 @@ def drawings(scale: Scale) -> dict[str, Drawing]:
     for name, figure in panels.figures(scale).items():
         found[name] = Drawing(
             title=f"{figure.title} ({figure.label})",
-            text=f"Mean over runs with 95% bands; dashed: predicted before training. {figure.note}".strip(),
+            text=f"Mean over runs with 95% bands{_dashed(name)}. {figure.note}".strip(),
             needs=tuple(sorted({panel.source for panel in figure.panels})),
             draw=partial(paper_figures.draw, figure),
             code=(panels.figures, paper_figures.draw),
@@ -41,6 +41,11 @@ def drawings(scale: Scale) -> dict[str, Drawing]:
         title, _, text = (inspect.getdoc(draw) or "").partition("\n\n")
         found[name] = Drawing(title.rstrip("."), text, needs, draw, (draw,))
     return found
+
+
+def _dashed(name: str) -> str:
+    """What is said of predictions, which need a smooth policy."""
+    return "" if name == "ql" else "; dashed: predicted before training"
 
 
 def chosen(scale: Scale, names: Sequence[str]) -> dict[str, Drawing]:
