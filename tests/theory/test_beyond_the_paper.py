@@ -201,3 +201,57 @@ def test_plans_carry_the_warnings_of_their_setting():
     answer = plan(fleet, fs.FedSARSA(features, fs.Softmax(1.0)), 5.0, step_sizes=[0.3], agents=[1])
     assert any("second order in the step size" in note for note in answer.warnings)
     assert str(answer).count("warning: ") == len(answer.warnings)
+
+
+def six_worlds():
+    """Six random worlds of four states and two actions."""
+    draws = [np.random.default_rng(seed) for seed in range(6)]
+    return fs.Fleet(
+        [fs.FiniteMDP(rng.dirichlet(np.ones(4), size=(2, 4)), rng.random((4, 2)), 0.8) for rng in draws]
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("alpha", "period"), [(0.0002, 100_000), (0.0005, 20_000)])
+def test_agents_that_travel_far_within_a_round(alpha, period):
+    fleet, rounds, runs = six_worlds(), 5, 30
+    algo = fs.FedSARSA(fs.ModuloFeatures(2, 2), fs.Softmax(0.3), alpha, period)
+    prediction = predict(fleet, algo, rounds * period)
+    errors = algo.train(fleet, rounds * period, runs, engine="cpu").mse(prediction.reference)
+    margin = 3 * errors.std("run", ddof=1) / runs**0.5
+    off = np.abs(prediction.mse - errors.mean("run")) - margin
+    assert (off <= 0.05 * errors.mean("run")).all()
+    assert prediction.warnings == ()
+
+
+def test_warnings_of_the_reference_belong_to_the_prediction_and_to_the_plan():
+    fleet = fs.Fleet([fs.FiniteMDP(np.full((2, 3, 3), 1 / 3), np.eye(3)[:, :2], 1 - 1e-13)])
+    algo = fs.FedSARSA(fs.OneHot(), fs.FixedPolicy("uniform"), 0.01, 10)
+    with pytest.warns(UserWarning, match="digits") as seen:
+        prediction = predict(fleet, algo, 1_000)
+    assert any("digits" in note for note in prediction.warnings)
+    assert {one.filename for one in seen} == {__file__}
+
+
+@pytest.mark.slow
+def test_targets_that_are_reached_later_than_to_first_order_are_planned_for():
+    rng = np.random.default_rng([31, 13])
+    states, actions, agents = int(rng.integers(4, 10)), int(rng.integers(2, 4)), int(rng.integers(1, 8))
+    discount, apart = float(rng.uniform(0.5, 0.9)), float(rng.uniform(0, 0.6))
+    kernels = rng.dirichlet(np.ones(states), size=(agents + 1, actions, states))
+    rewards = rng.uniform(-1, 1, (agents + 1, states, actions))
+    kernels, rewards = ((1 - apart) * all_[0] + apart * all_[1:] for all_ in (kernels, rewards))
+    fleet = fs.Fleet([fs.FiniteMDP(*both, discount) for both in zip(kernels, rewards, strict=True)])
+    features = fs.ModuloFeatures(2, 2)
+    rng.normal(size=(states, actions, 4))
+    point = fs.theory.federated_point(fleet, features, fs.FixedPolicy("uniform"))
+    values = features.on(states, actions).values(point)
+    algo = fs.FedSARSA(features, fs.Softmax(float(np.ptp(values) / rng.uniform(1, 6))))
+    found = plan(fleet, algo, 0.02555)
+    setting = fs.FedSARSA(features, algo.policy, found.step_size, found.sync_every)
+    reference = fs.theory.fixed_point(fleet[0], features, algo.policy)
+    assert found.warnings == ()
+    errors = (
+        setting.train(fleet[: found.agents], found.steps, runs=100, engine="cpu").mse(reference).isel(t=-1)
+    )
+    assert float(errors.mean() - 3 * errors.std(ddof=1) / 10) <= found.target

@@ -13,7 +13,7 @@ from fedsarsa import _checks
 from fedsarsa._blas import single_threaded
 from fedsarsa.algorithm import FedSARSA, plain
 from fedsarsa.theory.horizons import Mooring, rounds_until
-from fedsarsa.theory.prediction import predict, vector
+from fedsarsa.theory.prediction import noted, predict, vector
 from fedsarsa.theory.scouting import Scene, choices, scene, verdicts
 from fedsarsa.worlds.fleet import Fleet, as_fleet
 
@@ -22,7 +22,7 @@ PERIODS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 STEP_SIZES = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
 SLACK = 0.1
 TRIES = 8  # settings, best first, that are predicted in full before slower ones are looked at
-MOST_TRIES = 24  # settings that are predicted in full at all
+MOST_TRIES = 24  # settings after which no slower ones are looked at
 LATER = 4  # how many times as many steps as to first order a setting is given
 MARGIN = 0.05  # share by which the predicted error should be below the target, as predictions are not exact
 
@@ -149,7 +149,7 @@ def plan(
     counts = _counts(len(fleet)) if agents is None else _listed("agents", agents, len(fleet))
     periods = _listed("periods", periods, most_steps)
     dim = algo.feature_map(fleet).dim
-    at = scene(fleet, algo, None if reference is None else vector("reference", reference, dim))
+    at, said = noted(scene, fleet, algo, None if reference is None else vector("reference", reference, dim))
     before = float(((at.start - at.reference) ** 2).sum())
     if before <= target:
         raise ValueError(f"target must be below the error before training, {before:.6g}, got {target:g}")
@@ -174,8 +174,13 @@ def plan(
         if search.sound or len(search.tried) >= MOST_TRIES:
             break
         slack = 2 * slack + 1
+    if search.answer is None and search.fallback is None:
+        search.look_at_all(
+            [(n, min(periods), alpha, 0) for n in reversed(moorings) for alpha in sorted(sizes)[::-1]]
+        )
     best = search.answer or search.fallback
     if best is not None:
+        best = best._replace(warnings=(*said, *best.warnings))
         worth = verdicts(at, best.sync_every, sizes, best.steps, most_steps)
         return Plan(target, *best, table, worth)
     least = table["least_error"].min("step_size").clip(max=before)
@@ -215,6 +220,12 @@ class _Search:
     def sound(self) -> bool:
         """Whether a setting reaches the target without a warning, if later than to first order."""
         return self.fallback is not None and not self.fallback.warnings
+
+    def look_at_all(self, settings: Sequence[tuple[int, int, float, int]]) -> None:
+        """Predict settings for as long as they may take, until one reaches the target without a warning."""
+        for one in settings:
+            if not self.sound:
+                self.look_at([one])
 
     def look_at(self, settings: Sequence[tuple[int, int, float, int]]) -> None:
         """Predict settings (N, K, step size, steps to first order) until one is the answer, a few at most."""

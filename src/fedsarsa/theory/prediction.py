@@ -12,8 +12,10 @@ to second order in the step size. The order of the effects, for a step size alph
 """
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, TypeVar
 
 import numpy as np
 import xarray as xr
@@ -46,6 +48,9 @@ LARGE, OVERSHOOTS = 0.1, 2.0
 BENT, SKEWED = 0.13, 0.6
 # Probability of a projection in a round, and the variance's share: projected noise is no Gaussian.
 PROJECTED, VARIABLE = 0.01, 0.1
+
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,7 +129,8 @@ class Prediction:
     def __repr__(self) -> str:
         others = len(self.other_roots)
         noted = f", {others} other attracting root{'s' * (others > 1)}" if others else ""
-        noted += f", {len(self.warnings)} warnings" if self.warnings else ""
+        count = len(self.warnings)
+        noted += f", {count} warning{'s' * (count > 1)}" if count else ""
         return (
             f"Prediction(t = 0 .. {int(self.data.t[-1])}, mse {float(self.mse[0]):.4g} -> "
             f"{float(self.mse[-1]):.4g}, floor {self.floor:.4g} with bias {self.bias:.4g}{noted})"
@@ -164,7 +170,7 @@ def predict(
     problem = algo.problem(fleet, steps, runs=1, seed=0)
     dim = problem.features.dim
     start = np.zeros(dim) if theta0 is None else vector("theta0", theta0, dim)
-    target = None if reference is None else vector("reference", reference, dim)
+    given = None if reference is None else vector("reference", reference, dim)
     require_smooth(algo.policy, fleet.actions)
     field = build_field(problem)
     step = _step(problem, field)
@@ -173,7 +179,9 @@ def predict(
             f"step_size must be small enough for a prediction, got {algo.step_size!r}: times the largest "
             f"squared norm of features it is {step:.3g}; from {OVERSHOOTS:g} on updates overshoot ever more"
         )
-    target = fixed_point(fleet[0], algo.features, algo.policy) if target is None else target
+    target, said = (
+        (given, ()) if given is not None else noted(fixed_point, fleet[0], algo.features, algo.policy)
+    )
     way = course(problem, algo, field, start, target)
     every = problem.sync_every or problem.steps
     times = every * np.arange(problem.steps // every + 1)
@@ -189,6 +197,7 @@ def predict(
         [*data["variance"].values, way.remaining], [*data["mse"].values, bias + way.remaining]
     )
     notes = [
+        *said,
         *_limit_notes(slowness, step * variable, way.skew, way.bend),
         *_radius_note(problem.radius, way.projected, variable),
         *_rest_note(way.settled),
@@ -314,6 +323,14 @@ def _rest_note(settled: bool) -> list[str]:
         "were looked at, not of a root"
     )
     return [note]
+
+
+def noted(function: Callable[..., T], *arguments: Any) -> tuple[T, tuple[str, ...]]:
+    """What a function returns, and what it warned of."""
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        value = function(*arguments)
+    return value, tuple(str(one.message) for one in said)
 
 
 def vector(name: str, value: ArrayLike, dim: int) -> Floats:

@@ -29,8 +29,12 @@ from fedsarsa.theory.linearisation import Linearisation, linearise
 # mean, which is much faster in large worlds and moves a curve by less than half a percent; tests measure it.
 FLAT = 0.005
 FAINT = 0.03
-# Step size x local steps of the first block of a round; the second is as long, then each is twice the last.
+# Step size x local steps of the first block of a round, and of rounds that are not cut. The linearisation
+# at a block's end may move agents by a share of their way in it; beyond that the block is shortened. From one
+# block to the next, lengths change by at most these factors.
 FIRST_BLOCK = 0.25
+BLOCK_TOLERANCE = 0.03
+SHORTEN, LENGTHEN = 0.2, 4.0
 # Share of its size by which the last of ever more rounds may move a limit, and how often they are doubled:
 # what rests on actions that are not chosen once in 1e15 rounds stays where it is.
 LAST, DOUBLINGS = 1e-13, 50
@@ -171,16 +175,27 @@ class Field:
         DivergenceError
             Mean or covariance are not finite, or do not stay so within a round.
         """
-        counts = _blocks(float(alpha.max()), self.period)
-        known = last.blocks if last is not None and len(last.blocks) == len(counts) else [None] * len(counts)
         count = len(self.members.world)
         mean, own = np.tile(theta, (count, 1)), np.tile(spread, (count, 1, 1))
-        blocks, sharpness = [], 0.0
-        for steps, nearby in zip(counts, known, strict=True):
-            block, sharp = self._block(steps, mean, own, alpha, nearby)
-            mean, own = _local(block, alpha, alpha**2).power(steps).moved(mean, own)
+        nearby = None if last is None else last.blocks[0]
+        left, steps = self.period, max(1, int(FIRST_BLOCK / float(alpha.max())))
+        here, sharpness = self._block(min(steps, left), mean, own, alpha, nearby)
+        blocks = [here] if steps >= left else []
+        while left and steps < self.period:
+            steps = min(steps, left)
+            predicted = _local(here, alpha, alpha**2).power(steps).moved(mean, own)
+            ahead, sharp = self._block(steps, *predicted, alpha, here)
+            block = _joined(here, ahead)._replace(steps=steps)
+            ends = _local(block, alpha, alpha**2).power(steps).moved(mean, own)
+            way = np.linalg.norm(ends[0] - mean, axis=1).max()
+            error = np.linalg.norm(ends[0] - predicted[0], axis=1).max() / (BLOCK_TOLERANCE * way)
+            factor = float(np.clip(0.9 / max(error, 1e-9) ** 0.5, SHORTEN, LENGTHEN)) if way > 0 else LENGTHEN
+            if error > 1 and steps > 1:
+                steps = max(1, int(steps * factor))
+                continue
             blocks.append(block)
-            sharpness = max(sharpness, sharp)
+            (mean, own), here, sharpness = ends, ahead, max(sharpness, sharp)
+            left, steps = left - steps, max(1, int(steps * factor))
         node = Node(tuple(blocks), sharpness)
         if self.radius is None:
             return node
@@ -249,14 +264,22 @@ def between(maps: tuple[Affine, Affine], ends: tuple[Floats, Floats]) -> Affine:
     return Affine(M, (mean + 2 * secant) / 3, (maps[0].Q + maps[1].Q) / 2)
 
 
-def _blocks(alpha: float, period: int) -> list[int]:
-    """Local steps of each block of a round."""
-    first = max(1, int(FIRST_BLOCK / alpha))
-    counts, done = [], 0
-    while done < period:
-        counts.append(min(max(first, done), period - done))
-        done += counts[-1]
-    return counts
+def _joined(start: Block, end: Block) -> Block:
+    """Members on the way between two blocks, as `between` joins maps."""
+    J = (start.J + end.J) / 2
+
+    def value(block: Block, slope: Floats, at: Floats) -> Floats:
+        """A block's semi-gradients at 0, by its own slope from its mean to ``at``, by another from there."""
+        there = block.g + (block.J @ (at - block.theta)[..., None])[..., 0]
+        return there - (slope @ at[..., None])[..., 0]
+
+    nothing = np.zeros_like(start.theta)
+    mean = (value(start, J, nothing) + value(end, J, nothing)) / 2
+    secant = (value(start, J, start.theta) + value(end, J, end.theta)) / 2
+    origin = (mean + 2 * secant) / 3
+    g = origin + (J @ start.theta[..., None])[..., 0]
+    memory, noise = (start.memory + end.memory) / 2, (start.noise + end.noise) / 2
+    return Block(start.steps, start.theta, g, memory, J, noise)
 
 
 def _local(block: Block, alpha: Floats, square: Floats) -> Affine:

@@ -206,6 +206,8 @@ class _Walk:
 
         self.states = list(advance(corrected, state, stretch))
         self.error = self.states[-1].distance(predicted, target) / TOLERANCE
+        if self.rounds == 1:  # a round begins at the node: its own map is the right one
+            self.states = [predicted]
 
     @property
     def reach(self) -> float:
