@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 import fedsarsa as fs
+from fedsarsa import engines
 from fedsarsa.engines.general import GeneralEngine
-from fedsarsa.federation import checkpoint, engines, training
+from fedsarsa.federation import checkpoint, training
 from fedsarsa.federation.state import first_state
 from fedsarsa.worlds.control import WORLDS
 
