@@ -5,7 +5,7 @@ import pytest
 
 import fedsarsa as fs
 from fedsarsa.worlds.control import WORLDS, dynamics
-from fedsarsa.worlds.control.world import STATE, pack
+from fedsarsa.worlds.control.world import OBSERVATION, STATE, pack
 
 
 def test_ranges_are_drawn_and_do_not_depend_on_the_number_of_agents():
@@ -121,6 +121,16 @@ def test_friction_and_noise_act():
         size = still.state_size
         assert not np.array_equal(moved["plain"][:size], moved["friction"][:size])
         assert not np.array_equal(moved["plain"][:size], moved["noise"][:size])
+
+
+@pytest.mark.parametrize("name", WORLDS)
+def test_kernels_find_the_physics_at_their_places(name):
+    (world,) = fs.control.fleet(name, agents=1, spread=0.2)
+    assert sorted(world.physics) == list(range(len(world.packed)))
+    for place in world.physics:
+        assert world.packed[place] == getattr(world, place.name.lower())
+    assert world.state_size <= STATE
+    assert len(world.bounds[0]) <= OBSERVATION
 
 
 @pytest.mark.parametrize("name", WORLDS)

@@ -1,6 +1,6 @@
 """One step of any control world: kernels choose the world by its number.
 
-Rows: ``p`` (PHYSICS,) holds an agent's physics, ``x`` (STATE,) its state, ``seen`` (OBSERVATION,) what it
+Rows: ``p`` holds an agent's physics, ``x`` (STATE,) its state, ``seen`` (OBSERVATION,) what it
 observes. ``u`` are uniform random numbers in [0, 1).
 """
 

@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import fields
+from enum import IntEnum
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -13,7 +14,6 @@ from fedsarsa._checks import Floats
 if TYPE_CHECKING:
     import gymnasium
 
-PHYSICS = 16  # numbers that a packed world may have
 STATE = 4  # numbers that a state may have
 OBSERVATION = 6  # numbers that an observation may have
 
@@ -28,6 +28,8 @@ class ControlWorld(ABC):
     ----------
     kind : int
         The world's number in ``dynamics``.
+    physics : tuple of IntEnum
+        Names of the fields and properties in ``packed``, at their places.
     gymnasium_id : str
         The environment of Gymnasium with the same physics.
     state_size : int
@@ -41,6 +43,7 @@ class ControlWorld(ABC):
     """
 
     kind: ClassVar[int]
+    physics: ClassVar[tuple[IntEnum, ...]]
     gymnasium_id: ClassVar[str]
     state_size: ClassVar[int]
     action_count: ClassVar[int | None]
@@ -71,9 +74,9 @@ class ControlWorld(ABC):
         return _checks.positive(label, value)
 
     @property
-    @abstractmethod
     def packed(self) -> tuple[float, ...]:
-        """Physics and what follows from them, in the order that the world's compiled pieces read."""
+        """Physics and what follows from them, at the places where the world's compiled pieces read them."""
+        return tuple(float(getattr(self, place.name.lower())) for place in self.physics)
 
     @property
     @abstractmethod
@@ -117,9 +120,5 @@ class ControlWorld(ABC):
 
 
 def pack(worlds: list[ControlWorld]) -> Floats:
-    """The physics of all agents, (N, PHYSICS)."""
-    table = np.zeros((len(worlds), PHYSICS))
-    for row, world in zip(table, worlds, strict=True):
-        packed = world.packed
-        row[: len(packed)] = packed
-    return table
+    """The physics of all agents, which are in one kind of world, a row each."""
+    return np.array([world.packed for world in worlds])
