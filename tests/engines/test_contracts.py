@@ -103,7 +103,7 @@ STILL = {
 @every_feature_map
 @every_world
 def test_every_control_world_as_an_environment_of_gymnasium(name, actions, features, policy):
-    group = fs.control.fleet(name, AGENTS, spread=0.2, time_limit=25, **STILL[name])
+    group = fs.control.fleet(name, AGENTS, spread=0.2, time_limit=25, **STILL.get(name, {"start": 0.0}))
     if name == "CartPole":  # whose environments give no bounds
         features = replace(features, bounds=group.bounds)
     algo = fs.FedSARSA(features, policy, 0.2, 20, actions=actions)

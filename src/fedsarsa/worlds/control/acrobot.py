@@ -13,7 +13,6 @@ from fedsarsa._checks import Floats
 from fedsarsa._numba import piece
 from fedsarsa.worlds.control.world import ControlWorld
 
-KIND = 3
 TURN = 2.0 * math.pi
 FAR = 100.0  # angles beyond this are wrapped by division, not turn by turn
 
@@ -66,7 +65,6 @@ class Acrobot(ControlWorld):
     angles: bool = False
     time_limit: int = 500
 
-    kind: ClassVar[int] = KIND
     physics: ClassVar[tuple[IntEnum, ...]] = tuple(Physics)
     gymnasium_id: ClassVar[str] = "Acrobot-v1"
     state_size: ClassVar[int] = 4
@@ -107,15 +105,54 @@ class Acrobot(ControlWorld):
         half = (self.length_1 + self.length_2) / 2
         canvas.LINK_LENGTH_1, canvas.LINK_LENGTH_2 = self.length_1 / half, self.length_2 / half
 
+    @staticmethod
+    @piece
+    def reset(p: Floats, x: Floats, u0: float, u1: float, u2: float, u3: float) -> None:
+        """Draw a first state from four uniform numbers."""
+        start = p[Physics.START]
+        x[0] = -start + 2.0 * start * u0
+        x[1] = -start + 2.0 * start * u1
+        x[2] = -start + 2.0 * start * u2
+        x[3] = -start + 2.0 * start * u3
 
-@piece
-def reset(p: Floats, x: Floats, u0: float, u1: float, u2: float, u3: float) -> None:
-    """Draw a first state from four uniform numbers."""
-    start = p[Physics.START]
-    x[0] = -start + 2.0 * start * u0
-    x[1] = -start + 2.0 * start * u1
-    x[2] = -start + 2.0 * start * u2
-    x[3] = -start + 2.0 * start * u3
+    @staticmethod
+    @piece
+    def step(p: Floats, x: Floats, action: float, u: float) -> tuple[float, bool]:
+        """Move the state by one Runge-Kutta step; return reward and whether the episode is over."""
+        torque = (action - 1.0) * p[Physics.TORQUE] + p[Physics.NOISE] * (2.0 * u - 1.0)
+        dt, fastest_1, fastest_2 = p[Physics.TIME_STEP], p[Physics.MAX_SPEED_1], p[Physics.MAX_SPEED_2]
+        half = dt / 2.0
+        a, b, v, w = x[0], x[1], x[2], x[3]
+        f1, g1 = rates(p, a, b, v, w, torque)
+        v2, w2 = v + half * f1, w + half * g1
+        f2, g2 = rates(p, a + half * v, b + half * w, v2, w2, torque)
+        v3, w3 = v + half * f2, w + half * g2
+        f3, g3 = rates(p, a + half * v2, b + half * w2, v3, w3, torque)
+        v4, w4 = v + dt * f3, w + dt * g3
+        f4, g4 = rates(p, a + dt * v3, b + dt * w3, v4, w4, torque)
+        sixth = dt / 6.0
+        x[0] = wrapped(a + sixth * (v + 2.0 * v2 + 2.0 * v3 + v4))
+        x[1] = wrapped(b + sixth * (w + 2.0 * w2 + 2.0 * w3 + w4))
+        x[2] = min(max(v + sixth * (f1 + 2.0 * f2 + 2.0 * f3 + f4), -fastest_1), fastest_1)
+        x[3] = min(max(w + sixth * (g1 + 2.0 * g2 + 2.0 * g3 + g4), -fastest_2), fastest_2)
+        over = -math.cos(x[0]) - math.cos(x[1] + x[0]) > p[Physics.HEIGHT]
+        return 0.0 if over else -1.0, over
+
+    @staticmethod
+    @piece
+    def observe(p: Floats, x: Floats, seen: Floats) -> None:
+        """Angles, or their cosines and sines; then the turns."""
+        if p[Physics.ANGLES] == 1.0:
+            for i in range(4):
+                seen[i] = x[i]
+        else:
+            seen[0], seen[1], seen[2], seen[3] = (
+                math.cos(x[0]),
+                math.sin(x[0]),
+                math.cos(x[1]),
+                math.sin(x[1]),
+            )
+            seen[4], seen[5] = x[2], x[3]
 
 
 @piece
@@ -152,37 +189,3 @@ def wrapped(angle: float) -> float:
     while angle < -math.pi:
         angle += TURN
     return angle
-
-
-@piece
-def step(p: Floats, x: Floats, action: float, u: float) -> tuple[float, bool]:
-    """Move the state by one Runge-Kutta step; return reward and whether the episode is over."""
-    torque = (action - 1.0) * p[Physics.TORQUE] + p[Physics.NOISE] * (2.0 * u - 1.0)
-    dt, fastest_1, fastest_2 = p[Physics.TIME_STEP], p[Physics.MAX_SPEED_1], p[Physics.MAX_SPEED_2]
-    half = dt / 2.0
-    a, b, v, w = x[0], x[1], x[2], x[3]
-    f1, g1 = rates(p, a, b, v, w, torque)
-    v2, w2 = v + half * f1, w + half * g1
-    f2, g2 = rates(p, a + half * v, b + half * w, v2, w2, torque)
-    v3, w3 = v + half * f2, w + half * g2
-    f3, g3 = rates(p, a + half * v2, b + half * w2, v3, w3, torque)
-    v4, w4 = v + dt * f3, w + dt * g3
-    f4, g4 = rates(p, a + dt * v3, b + dt * w3, v4, w4, torque)
-    sixth = dt / 6.0
-    x[0] = wrapped(a + sixth * (v + 2.0 * v2 + 2.0 * v3 + v4))
-    x[1] = wrapped(b + sixth * (w + 2.0 * w2 + 2.0 * w3 + w4))
-    x[2] = min(max(v + sixth * (f1 + 2.0 * f2 + 2.0 * f3 + f4), -fastest_1), fastest_1)
-    x[3] = min(max(w + sixth * (g1 + 2.0 * g2 + 2.0 * g3 + g4), -fastest_2), fastest_2)
-    over = -math.cos(x[0]) - math.cos(x[1] + x[0]) > p[Physics.HEIGHT]
-    return 0.0 if over else -1.0, over
-
-
-@piece
-def observe(p: Floats, x: Floats, seen: Floats) -> None:
-    """Angles, or their cosines and sines; then the turns."""
-    if p[Physics.ANGLES] == 1.0:
-        for i in range(4):
-            seen[i] = x[i]
-    else:
-        seen[0], seen[1], seen[2], seen[3] = math.cos(x[0]), math.sin(x[0]), math.cos(x[1]), math.sin(x[1])
-        seen[4], seen[5] = x[2], x[3]

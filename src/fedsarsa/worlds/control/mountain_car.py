@@ -9,8 +9,6 @@ from fedsarsa._checks import Floats
 from fedsarsa._numba import piece
 from fedsarsa.worlds.control.world import ControlWorld
 
-KIND = 1
-
 
 class Physics(IntEnum):
     """Places of what the compiled pieces read in ``p``."""
@@ -50,7 +48,6 @@ class MountainCar(ControlWorld):
     start_high: float = -0.4
     time_limit: int = 200
 
-    kind: ClassVar[int] = KIND
     physics: ClassVar[tuple[IntEnum, ...]] = tuple(Physics)
     gymnasium_id: ClassVar[str] = "MountainCar-v0"
     state_size: ClassVar[int] = 2
@@ -91,13 +88,25 @@ class MountainCar(ControlWorld):
         canvas.min_position, canvas.max_position = self.min_position, self.max_position
         canvas.goal_position = self.goal
 
+    @staticmethod
+    @piece
+    def reset(p: Floats, x: Floats, u: float, *_: float) -> None:
+        """Draw a first state from a uniform number."""
+        low, high = p[Physics.START_LOW], p[Physics.START_HIGH]
+        x[0] = low + (high - low) * u
+        x[1] = 0.0
 
-@piece
-def reset(p: Floats, x: Floats, u: float) -> None:
-    """Draw a first state from a uniform number."""
-    low, high = p[Physics.START_LOW], p[Physics.START_HIGH]
-    x[0] = low + (high - low) * u
-    x[1] = 0.0
+    @staticmethod
+    @piece
+    def step(p: Floats, x: Floats, action: float, u: float) -> tuple[float, bool]:
+        """Move the state; return reward and whether the episode is over."""
+        return -1.0, move(p, x, action - 1.0, u)
+
+    @staticmethod
+    @piece
+    def observe(_: Floats, x: Floats, seen: Floats) -> None:
+        """The state itself."""
+        seen[0], seen[1] = x[0], x[1]
 
 
 @piece
@@ -112,15 +121,3 @@ def move(p: Floats, x: Floats, throttle: float, u: float) -> bool:
         speed = 0.0
     x[0], x[1] = position, speed
     return position >= p[Physics.GOAL] and speed >= p[Physics.GOAL_SPEED]
-
-
-@piece
-def step(p: Floats, x: Floats, action: float, u: float) -> tuple[float, bool]:
-    """Move the state; return reward and whether the episode is over."""
-    return -1.0, move(p, x, action - 1.0, u)
-
-
-@piece
-def observe(p: Floats, x: Floats, seen: Floats) -> None:  # noqa: ARG001
-    """The state itself."""
-    seen[0], seen[1] = x[0], x[1]

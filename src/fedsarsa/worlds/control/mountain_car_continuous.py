@@ -9,8 +9,6 @@ from fedsarsa._numba import piece
 from fedsarsa.worlds.control import mountain_car
 from fedsarsa.worlds.control.mountain_car import MountainCar
 
-KIND = 2
-
 
 class Physics(IntEnum):
     """Places in ``p`` after those of MountainCar."""
@@ -31,7 +29,6 @@ class MountainCarContinuous(MountainCar):
     prize: float = 100.0
     cost: float = 0.1
 
-    kind: ClassVar[int] = KIND
     physics: ClassVar[tuple[IntEnum, ...]] = (*MountainCar.physics, *Physics)
     gymnasium_id: ClassVar[str] = "MountainCarContinuous-v0"
     action_count: ClassVar[int | None] = None
@@ -48,10 +45,10 @@ class MountainCarContinuous(MountainCar):
         """The prize less the cost, or the cost alone."""
         return max(abs(self.prize), abs(self.prize - self.cost), self.cost)
 
-
-@piece
-def step(p: Floats, x: Floats, action: float, u: float) -> tuple[float, bool]:
-    """Move the state; return reward and whether the episode is over. Starts are those of ``mountain_car``."""
-    over = mountain_car.move(p, x, min(max(action, -1.0), 1.0), u)
-    reward = p[Physics.PRIZE] if over else 0.0
-    return reward - action * action * p[Physics.COST], over
+    @staticmethod
+    @piece
+    def step(p: Floats, x: Floats, action: float, u: float) -> tuple[float, bool]:
+        """Move the state; return reward and whether the episode is over."""
+        over = mountain_car.move(p, x, min(max(action, -1.0), 1.0), u)
+        reward = p[Physics.PRIZE] if over else 0.0
+        return reward - action * action * p[Physics.COST], over

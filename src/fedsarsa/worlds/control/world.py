@@ -22,16 +22,15 @@ class ControlWorld(ABC):
     """A world with continuous states: one agent's physics.
 
     Subclasses are frozen dataclasses; their fields are the physics, the defaults are Gymnasium's. What
-    follows from the fields is a property. The compiled pieces of a world's file read ``packed``.
+    follows from the fields is a property. ``reset``, ``step`` and ``observe`` are compiled pieces on rows of
+    numbers: ``p`` is a world's ``packed``, ``x`` (STATE,) its state, ``seen`` (OBSERVATION,) what is seen.
 
     Attributes
     ----------
-    kind : int
-        The world's number in ``dynamics``.
     physics : tuple of IntEnum
         Names of the fields and properties in ``packed``, at their places.
-    gymnasium_id : str
-        The environment of Gymnasium with the same physics.
+    gymnasium_id : str or None
+        The environment of Gymnasium with the same physics, which draws pictures; None: there is none.
     state_size : int
         Numbers in a state.
     action_count : int or None
@@ -42,9 +41,8 @@ class ControlWorld(ABC):
         The fields that ``fleet(spread=...)`` varies.
     """
 
-    kind: ClassVar[int]
     physics: ClassVar[tuple[IntEnum, ...]]
-    gymnasium_id: ClassVar[str]
+    gymnasium_id: ClassVar[str | None] = None
     state_size: ClassVar[int]
     action_count: ClassVar[int | None]
     may_be_zero: ClassVar[frozenset[str]] = frozenset()
@@ -103,8 +101,22 @@ class ControlWorld(ABC):
         """How messages call this world."""
         return type(self).__name__
 
+    @staticmethod
     @abstractmethod
-    def paint(self, canvas: Any) -> None:
+    def reset(p: Floats, x: Floats, u0: float, u1: float, u2: float, u3: float, /) -> None:
+        """Draw a first state from four uniform numbers in [0, 1)."""
+
+    @staticmethod
+    @abstractmethod
+    def step(p: Floats, x: Floats, action: float, u: float, /) -> tuple[float, bool]:
+        """Move the state, with noise from a uniform ``u``; return reward and whether the episode is over."""
+
+    @staticmethod
+    @abstractmethod
+    def observe(p: Floats, x: Floats, seen: Floats, /) -> None:
+        """Write what an agent sees of its state."""
+
+    def paint(self, canvas: Any) -> None:  # noqa: B027  # worlds without a picture have nothing to give
         """Give the physics that are seen to Gymnasium's own environment, which draws the picture."""
 
     def draw(self, canvas: Any, action: float | None) -> NDArray[np.uint8]:  # noqa: ARG002
