@@ -11,10 +11,14 @@ import pytest
 import fedsarsa as fs
 from fedsarsa import engines
 from fedsarsa.federation.state import first_state
+from fedsarsa.learning.bases import CONTINUOUS
 from fedsarsa.worlds.control import WORLDS
 from tests.engines.test_general_parity import OPTIONS
+from tests.worlds_of_tests import every_kind
 
-FEATURES = [fs.TileCoding(4, 3), fs.TileCoding(4, 6, memory=400), fs.FourierBasis(1), fs.RBF(2)]
+FEATURES = every_kind(
+    CONTINUOUS, fs.TileCoding(4, 3), fs.TileCoding(4, 6, memory=400), fs.FourierBasis(1), fs.RBF(2)
+)
 POLICIES = [
     fs.Softmax(0.5),
     fs.Greedy(),
