@@ -13,6 +13,7 @@ import matplotlib as mpl
 import pytest
 
 import fedsarsa as fs
+from fedsarsa import engines
 from fedsarsa.experiments.reproduction.figures import drawings
 from fedsarsa.experiments.reproduction.settings import FULL
 
@@ -39,14 +40,17 @@ def test_blocks_run_in_order(page, tmp_path, monkeypatch):
     """Files are written, commands and Python are run, as a reader would from the repository's root."""
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
     whole = fs.paper.fleet
+    monkeypatch.setattr(engines, "ENGINES", dict(engines.ENGINES))  # a page may add some
     monkeypatch.setattr(fs.paper, "fleet", lambda agents=20, *a, **k: whole(min(agents, AGENTS), *a, **k))
     monkeypatch.setitem(mpl.rcParams, "backend", "agg")
     names = {"__name__": "__main__"}
     for language, title, content in BLOCK.findall(page.read_text(encoding="utf-8")):
-        if language == "toml" and title:
+        if title:
+            Path(title).parent.mkdir(parents=True, exist_ok=True)
             Path(title).write_text(content, encoding="utf-8")
-        elif language == "python":
+        if language == "python":
             exec(compile(content, f"{page.name}", "exec"), names)
         elif language == "bash":
             for line in content.splitlines():

@@ -26,6 +26,11 @@ def fleet(seed=0, agents=3, **options):
     return fs.Fleet(world(rng, **options) for _ in range(agents))
 
 
+def every_kind(registry, *known):
+    """Features for tests over a registry: ``known`` ones, and with their defaults those of any other kind."""
+    return [*known, *(kind() for kind in registry.values() if not any(type(one) is kind for one in known))]
+
+
 def dense_features(seed, states, actions, dim):
     table = np.random.default_rng(seed).normal(size=(states, actions, dim))
     return fs.TabularFeatures(table, normalise=True)

@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -35,6 +35,22 @@ def piece(function: F) -> F:
     """Compile a piece of a kernel; it is inlined where it is called, on the CPU or on a GPU."""
     compiled: F = numba.njit(forceinline=True, **OPTIONS)(function)
     return compiled
+
+
+def dispatch(pieces: Sequence[F]) -> Callable[..., Any]:
+    """A piece that calls one of several: the first argument is its place, the others are passed on."""
+    last, own = len(pieces) - 1, pieces[-1]
+    if last == 0:
+        return piece(lambda _, *arguments: own(*arguments))
+    others = dispatch(pieces[:-1])
+
+    @piece
+    def chosen(place: int, *arguments: Any) -> Any:
+        if place == last:
+            return own(*arguments)
+        return others(place, *arguments)
+
+    return chosen
 
 
 def kernel(function: F) -> F:

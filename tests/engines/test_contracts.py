@@ -11,10 +11,14 @@ import pytest
 import fedsarsa as fs
 from fedsarsa import engines
 from fedsarsa.federation.state import first_state
+from fedsarsa.learning.bases import CONTINUOUS
 from fedsarsa.worlds.control import WORLDS
 from tests.engines.test_general_parity import OPTIONS
+from tests.worlds_of_tests import every_kind
 
-FEATURES = [fs.TileCoding(4, 3), fs.TileCoding(4, 6, memory=400), fs.FourierBasis(1), fs.RBF(2)]
+FEATURES = every_kind(
+    CONTINUOUS, fs.TileCoding(4, 3), fs.TileCoding(4, 6, memory=400), fs.FourierBasis(1), fs.RBF(2)
+)
 POLICIES = [
     fs.Softmax(0.5),
     fs.Greedy(),
@@ -103,7 +107,7 @@ STILL = {
 @every_feature_map
 @every_world
 def test_every_control_world_as_an_environment_of_gymnasium(name, actions, features, policy):
-    group = fs.control.fleet(name, AGENTS, spread=0.2, time_limit=25, **STILL[name])
+    group = fs.control.fleet(name, AGENTS, spread=0.2, time_limit=25, **STILL.get(name, {"start": 0.0}))
     if name == "CartPole":  # whose environments give no bounds
         features = replace(features, bounds=group.bounds)
     algo = fs.FedSARSA(features, policy, 0.2, 20, actions=actions)

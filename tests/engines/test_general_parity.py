@@ -8,14 +8,13 @@ from fedsarsa import engines
 from fedsarsa.engines.general import GeneralEngine
 from fedsarsa.federation import checkpoint, training
 from fedsarsa.federation.state import first_state
+from fedsarsa.learning.bases import CONTINUOUS
 from fedsarsa.worlds.control import WORLDS
+from tests.worlds_of_tests import every_kind
 
-FEATURES = [
-    fs.TileCoding(4, 3),
-    fs.TileCoding(3, 4, memory=60),
-    fs.FourierBasis(1),
-    fs.RBF(2),
-]
+FEATURES = every_kind(
+    CONTINUOUS, fs.TileCoding(4, 3), fs.TileCoding(3, 4, memory=60), fs.FourierBasis(1), fs.RBF(2)
+)
 POLICIES = [
     fs.Softmax(0.5),
     fs.Greedy(),

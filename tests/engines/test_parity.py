@@ -12,7 +12,8 @@ from fedsarsa import engines
 from fedsarsa.engines.fast_path import FastPathEngine
 from fedsarsa.engines.general import GeneralEngine
 from fedsarsa.federation.state import first_episodes, first_state
-from tests.worlds_of_tests import dense_features, fleet
+from fedsarsa.learning.features import FINITE
+from tests.worlds_of_tests import dense_features, every_kind, fleet
 
 STATES, ACTIONS = 7, 6
 POLICIES = [
@@ -25,7 +26,7 @@ POLICIES = [
     fs.Greedy(ties="first"),
     fs.EpsilonGreedy(0.2, ties="first"),
 ]
-FEATURES = [fs.OneHot(), fs.ModuloFeatures(3, 2), dense_features(0, STATES, ACTIONS, 4)]
+FEATURES = every_kind(FINITE, fs.OneHot(), fs.ModuloFeatures(3, 2), dense_features(0, STATES, ACTIONS, 4))
 SCHEDULES = [0.3, fs.LinearDecay(4.0, 8.0), fs.PiecewiseDecay([0.4, 0.1], [15])]
 
 

@@ -11,8 +11,9 @@ from scipy import stats
 import fedsarsa as fs
 from fedsarsa.engines.fast_path import FastPathEngine
 from fedsarsa.federation.state import first_state
+from fedsarsa.learning.features import FINITE
 from fedsarsa.learning.policies import improvement
-from tests.worlds_of_tests import dense_features, kernel_of
+from tests.worlds_of_tests import dense_features, every_kind, kernel_of
 
 AGENTS = 40_000
 LEVEL = 1e-4
@@ -27,7 +28,7 @@ POLICIES = [
     fs.FixedPolicy("uniform"),
     fs.FixedPolicy([0.0, 0.1, 0.2, 0.3, 0.4]),
 ]
-FEATURES = [fs.OneHot(), fs.ModuloFeatures(3, 2), dense_features(1, STATES, ACTIONS, 3)]
+FEATURES = every_kind(FINITE, fs.OneHot(), fs.ModuloFeatures(3, 2), dense_features(1, STATES, ACTIONS, 3))
 
 
 def chi_square(counts, probabilities):

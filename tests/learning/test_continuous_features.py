@@ -9,12 +9,14 @@ from hypothesis import strategies as st
 
 import fedsarsa as fs
 from fedsarsa.learning import local_step, step_arrays
+from fedsarsa.learning.bases import CONTINUOUS
 from fedsarsa.learning.continuous_features import box_map
 from fedsarsa.learning.targets import Step
-from tests.worlds_of_tests import dense
+from tests.worlds_of_tests import dense, every_kind
 
 LOW, HIGH = (-1.2, -0.07, 2.0), (0.6, 0.07, 5.0)
-FEATURES = [
+FEATURES = every_kind(
+    CONTINUOUS,
     fs.TileCoding(),
     fs.TileCoding(1, 1),
     fs.TileCoding(5, (2, 3, 4)),
@@ -23,7 +25,7 @@ FEATURES = [
     fs.FourierBasis((0, 1, 3)),
     fs.RBF(),
     fs.RBF((1, 2, 3), width=0.3),
-]
+)
 observations = st.lists(st.floats(-10, 10), min_size=3, max_size=3)
 
 

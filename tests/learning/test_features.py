@@ -3,12 +3,13 @@ import pytest
 
 import fedsarsa as fs
 from fedsarsa.algorithm import FedSARSA
-from tests.worlds_of_tests import dense
+from fedsarsa.learning.features import FINITE
+from tests.worlds_of_tests import dense, every_kind
 
 
 def maps():
     table = np.random.default_rng(0).normal(size=(6, 4, 3))
-    return [fs.OneHot(), fs.ModuloFeatures(3, 2), fs.TabularFeatures(table, normalise=True)]
+    return every_kind(FINITE, fs.OneHot(), fs.ModuloFeatures(3, 2), fs.TabularFeatures(table, normalise=True))
 
 
 @pytest.mark.parametrize("features", maps(), ids=repr)

@@ -25,7 +25,7 @@ from fedsarsa.learning.features import OneHot
 from fedsarsa.learning.finite_tables import Tables, tabulate
 from fedsarsa.learning.policies import Greedy
 from fedsarsa.learning.step_arrays import step_workspace
-from fedsarsa.worlds.control import ControlFleet
+from fedsarsa.worlds.control import ControlFleet, dynamics
 from fedsarsa.worlds.control.world import pack
 from fedsarsa.worlds.finite import FiniteMDP
 from fedsarsa.worlds.fleet import Fleet
@@ -154,7 +154,7 @@ def worlds_of(problem: Problem) -> Worlds:
         )
     assert isinstance(fleet, ControlFleet)
     return Worlds(
-        kind=fleet.world.kind,
+        kind=dynamics.number(fleet.world),
         physics=pack(fleet.worlds),
         limits=np.array([world.time_limit for world in fleet]),
         steps=problem.steps,

@@ -25,7 +25,7 @@ FINITE = -1  # the kind of worlds that move by ``tables``
 
 
 class Worlds(NamedTuple):
-    """The worlds: their kind, every agent's physics (N, PHYSICS) and time limit (N,), steps and bins.
+    """The worlds: their kind, every agent's physics, a row each, and time limit (N,), steps and bins.
 
     Finite worlds are in ``tables``; agent i's is ``world[i]``.
     """

@@ -21,7 +21,6 @@ from fedsarsa.learning.policies import ALL
 from fedsarsa.learning.step_sizes import step_sizes_at
 from fedsarsa.learning.targets import DIRECTION, EXPECTED, LOG_WEIGHTS, MAX, REPLACING
 from fedsarsa.worlds import alias
-from fedsarsa.worlds.control import dynamics
 from fedsarsa.worlds.control.world import ControlWorld, pack
 from fedsarsa.worlds.finite import FiniteMDP
 from fedsarsa.worlds.kernels import Kernel
@@ -150,7 +149,7 @@ def begin(problem: Problem, state: State, run: int, i: int, t: int) -> None:
             for word in random.plain_words(seed, run, i, random.plain_purpose(t, what))
         ]
         x, physics = state.episodes.physical[run, i], pack([world])[0]
-        dynamics.reset(world.kind, physics, x, *map(random.plain_uniform, words))
+        world.reset(physics, x, *map(random.plain_uniform, words))
         action_word, _ = random.plain_words(seed, run, i, random.plain_purpose(t, random.FIRST_ACTION))
     see(problem, state, run, i)
     act(problem, state, run, i, candidates(problem, run, i, t, random.FIRST_CANDIDATES), action_word)
@@ -168,7 +167,7 @@ def move(problem: Problem, state: State, run: int, i: int, word: int) -> tuple[f
     assert isinstance(world, ControlWorld)
     assert held is not None
     x, number = held.physical[run, i], float(held.numbers[run, i])
-    reward, terminated = dynamics.step(world.kind, pack([world])[0], x, number, random.plain_uniform(word))
+    reward, terminated = world.step(pack([world])[0], x, number, random.plain_uniform(word))
     see(problem, state, run, i)
     held.elapsed[run, i] += 1
     held.gain[run, i] += reward
@@ -181,7 +180,7 @@ def see(problem: Problem, state: State, run: int, i: int) -> None:
     if held is None:
         return
     if isinstance(world, ControlWorld):
-        dynamics.observe(world.kind, pack([world])[0], held.physical[run, i], held.seen[run, i])
+        world.observe(pack([world])[0], held.physical[run, i], held.seen[run, i])
     else:
         held.seen[run, i, 0] = state.states[run, i]
 

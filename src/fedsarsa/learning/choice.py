@@ -4,15 +4,13 @@ Actions with equal features in every state are one class, which is drawn by its 
 positive total is below that total, also after rounding: classes without mass are never drawn.
 """
 
-from collections.abc import Callable
-from functools import reduce
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedsarsa._checks import Floats
-from fedsarsa._numba import U64, piece
+from fedsarsa._numba import U64, dispatch, piece
 from fedsarsa.learning.policies import FIRST, POLICIES, Policy
 
 _ONE = U64(1)
@@ -54,24 +52,13 @@ def choice(policy: Policy, counts: Floats, alike: NDArray[Any], masses: Floats) 
     )
 
 
-Weigh = Callable[[Choice, int, Floats, Floats], float]
+_weigh = dispatch([piece(kind.weigh) for kind in POLICIES.values()])
 
 
-def _one_of(code: int, own: Weigh, others: Weigh) -> Weigh:
-    """A piece that weighs by ``own`` where the policy has ``code``, by ``others`` elsewhere."""
-
-    @piece
-    def weigh(choice: Choice, state: int, values: Floats, masses: Floats) -> float:
-        if choice.policy == code:
-            return own(choice, state, values, masses)
-        return others(choice, state, values, masses)
-
-    return weigh
-
-
-# The mass of every class under the policy, up to a common factor; their sum (see `Policy.weigh`).
-_pieces: list[Weigh] = [piece(kind.weigh) for kind in POLICIES.values()]
-weigh = reduce(lambda others, code: _one_of(code, _pieces[code], others), range(len(_pieces)), _pieces[-1])
+@piece
+def weigh(choice: Choice, state: int, values: Floats, masses: Floats) -> float:
+    """The mass of every class under the policy, up to a common factor; their sum (see `Policy.weigh`)."""
+    return _weigh(choice.policy, choice, state, values, masses)
 
 
 @piece

@@ -14,7 +14,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,9 +29,8 @@ MOST_PARAMETERS = 50_000_000  # 400 MB per agent: beyond, something was chosen b
 
 
 class Coefficients(NamedTuple):
-    """A basis as compiled pieces read it; see the files of the bases for what each number means."""
+    """A basis as its compiled ``encode`` reads it; see the files of the bases for what each number means."""
 
-    kind: int
     active: int
     weight: float
     bins: Floats
@@ -43,25 +42,30 @@ class Coefficients(NamedTuple):
     precision: Floats
 
 
-class Basis(Protocol):
-    """Basis functions of inputs in [0, 1]."""
+class Basis(ABC):
+    """Basis functions of inputs in [0, 1], in NumPy (``active``) and compiled (``encode``)."""
 
     @property
+    @abstractmethod
     def size(self) -> int:
         """Number of basis functions."""
-        ...
 
+    @abstractmethod
     def active(self, unit: Floats) -> tuple[Integers, Floats]:
         """Indices of the functions that are not zero at ``unit`` (inputs,), and their values."""
-        ...
 
+    @abstractmethod
     def constant(self, value: float) -> Floats:
         """Parameters (size,) with which the basis is ``value`` everywhere."""
-        ...
 
+    @abstractmethod
     def coefficients(self) -> Coefficients:
-        """What compiled pieces read."""
-        ...
+        """What ``encode`` reads."""
+
+    @staticmethod
+    @abstractmethod
+    def encode(c: Coefficients, unit: Floats, index: Integers, value: Floats, /) -> None:
+        """Write the indices and values of ``active``: ``c.active`` of them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,8 +120,17 @@ class BoxMap:
 
 
 class ContinuousFeatures(ABC):
-    """What a user writes: features that become a basis once the number of inputs is known."""
+    """What a user writes: features that become a basis once the number of inputs is known.
 
+    Attributes
+    ----------
+    basis : type
+        The basis.
+    bounds : (low, high) or None
+        Bounds of the observations; None: the world's.
+    """
+
+    basis: ClassVar[type[Basis]]
     bounds: Bounds | None
 
     @abstractmethod
@@ -203,7 +216,6 @@ NONE = np.empty((0, 0), np.int64)
 
 
 def coefficients(
-    kind: int,
     active: int,
     weight: float,
     bins: Floats | None = None,
@@ -217,7 +229,6 @@ def coefficients(
     """Coefficients of which a basis needs only some."""
     empty = np.empty(0)
     return Coefficients(
-        kind,
         active,
         weight,
         empty if bins is None else bins,

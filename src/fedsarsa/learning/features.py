@@ -5,6 +5,7 @@ world. ``features.on(states, actions)`` gives the map on that world, in one of t
 engine understands: `Aggregation` (one active parameter per pair) or `DenseTable`.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -15,10 +16,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedsarsa import _checks
 from fedsarsa._checks import Floats
-from fedsarsa.learning.continuous_features import BoxMap, check_size
-from fedsarsa.learning.fourier import FourierBasis
-from fedsarsa.learning.rbf import RBF
-from fedsarsa.learning.tile_coding import TileCoding, Tiles
+from fedsarsa.learning.continuous_features import BoxMap, ContinuousFeatures, check_size
+from fedsarsa.learning.tile_coding import Tiles
 
 # Norms may exceed one by this much: rounding in a table that was normalised elsewhere.
 NORM_TOLERANCE = 1e-9
@@ -151,8 +150,16 @@ def _summed(vectors: Floats, theta: Floats) -> Floats:
 FeatureMap = Aggregation | DenseTable
 
 
+class FiniteFeatures(ABC):
+    """What a user writes: features that become a map once the world is known."""
+
+    @abstractmethod
+    def on(self, states: int, actions: int) -> FeatureMap:
+        """The map on a world of ``states`` states and ``actions`` actions."""
+
+
 @dataclass(frozen=True)
-class OneHot:
+class OneHot(FiniteFeatures):
     """One parameter per pair (tabular SARSA): d = S A."""
 
     def on(self, states: int, actions: int) -> Aggregation:
@@ -173,7 +180,7 @@ class OneHot:
 
 
 @dataclass(frozen=True)
-class ModuloFeatures:
+class ModuloFeatures(FiniteFeatures):
     """One parameter per (s mod d1, a mod d2): the paper's feature map, d = d1 d2."""
 
     d1: int = 5
@@ -198,7 +205,7 @@ class ModuloFeatures:
         return Aggregation(np.arange(states) % self.d1, np.arange(actions) % self.d2, self.d2)
 
 
-class TabularFeatures:
+class TabularFeatures(FiniteFeatures):
     """Any feature vectors, one per pair.
 
     Parameters
@@ -245,7 +252,13 @@ class TabularFeatures:
         return f"TabularFeatures(shape={self.table.shape})"
 
 
-Features = OneHot | ModuloFeatures | TabularFeatures | TileCoding | FourierBasis | RBF
+# The features of finite worlds, one line each; those of continuous observations are in ``bases``.
+FINITE: dict[str, type[FiniteFeatures]] = {
+    "OneHot": OneHot,
+    "ModuloFeatures": ModuloFeatures,
+    "TabularFeatures": TabularFeatures,
+}
+Features = FiniteFeatures | ContinuousFeatures
 
 
 def check(features: Any) -> None:

@@ -3,12 +3,14 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from fedsarsa._checks import Floats
 from fedsarsa._numba import piece
 from fedsarsa.learning.continuous_features import (
+    Basis,
     Bounds,
     Coefficients,
     ContinuousFeatures,
@@ -20,36 +22,9 @@ from fedsarsa.learning.continuous_features import (
     spread_out,
 )
 
-KIND = 1
-
-
-@dataclass(frozen=True)
-class FourierBasis(ContinuousFeatures):
-    """cos(pi c'x) for all c with entries up to ``order``, divided by the root of their number.
-
-    Parameters
-    ----------
-    order : int or one per observation
-        Highest frequency.
-    bounds : (low, high), optional
-        Bounds of the observations; the world's unless given.
-    """
-
-    order: int | Sequence[int] = 3
-    bounds: Bounds | None = None
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "order", per_input("order", self.order, least=0))
-        object.__setattr__(self, "bounds", checked_bounds(self.bounds))
-
-    def on_box(self, inputs: int) -> "Cosines":
-        """The basis for a number of inputs."""
-        orders = spread_out("order", self.order, inputs)  # type: ignore[arg-type]
-        return Cosines(grid(self, [np.arange(order + 1.0) for order in orders]))
-
 
 @dataclass(frozen=True, eq=False)
-class Cosines:
+class Cosines(Basis):
     """Cosines with the frequencies ``points`` (n, inputs), the first of them 0."""
 
     points: Floats
@@ -79,16 +54,43 @@ class Cosines:
 
     def coefficients(self) -> Coefficients:
         """What ``encode`` reads."""
-        return coefficients(KIND, self.size, self.weight, points=self.points)
+        return coefficients(self.size, self.weight, points=self.points)
+
+    @staticmethod
+    @piece
+    def encode(c: Coefficients, unit: Floats, index: Integers, value: Floats) -> None:
+        """All cosines at ``unit``."""
+        inputs = c.points.shape[1]
+        for j in range(c.active):
+            phase = 0.0
+            for i in range(inputs):
+                phase += c.points[j, i] * unit[i]
+            index[j] = j
+            value[j] = math.cos(math.pi * phase) * c.weight
 
 
-@piece
-def encode(c: Coefficients, unit: Floats, index: Integers, value: Floats) -> None:
-    """All cosines at ``unit``."""
-    inputs = c.points.shape[1]
-    for j in range(c.active):
-        phase = 0.0
-        for i in range(inputs):
-            phase += c.points[j, i] * unit[i]
-        index[j] = j
-        value[j] = math.cos(math.pi * phase) * c.weight
+@dataclass(frozen=True)
+class FourierBasis(ContinuousFeatures):
+    """cos(pi c'x) for all c with entries up to ``order``, divided by the root of their number.
+
+    Parameters
+    ----------
+    order : int or one per observation
+        Highest frequency.
+    bounds : (low, high), optional
+        Bounds of the observations; the world's unless given.
+    """
+
+    order: int | Sequence[int] = 3
+    bounds: Bounds | None = None
+
+    basis: ClassVar[type[Basis]] = Cosines
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "order", per_input("order", self.order, least=0))
+        object.__setattr__(self, "bounds", checked_bounds(self.bounds))
+
+    def on_box(self, inputs: int) -> Cosines:
+        """The basis for a number of inputs."""
+        orders = spread_out("order", self.order, inputs)  # type: ignore[arg-type]
+        return Cosines(grid(self, [np.arange(order + 1.0) for order in orders]))

@@ -8,7 +8,7 @@ import math
 
 from fedsarsa._checks import Floats
 from fedsarsa._numba import I64, U64, piece
-from fedsarsa.learning import choice, fourier, random, rbf, tile_coding
+from fedsarsa.learning import bases, choice, random
 from fedsarsa.learning.continuous_features import Integers
 from fedsarsa.learning.step_arrays import AgentState, Model, StepWorkspace
 from fedsarsa.learning.targets import LEAVES, TARGETS
@@ -27,12 +27,7 @@ def encode(model: Model, inputs: Floats, unit: Floats, index: Integers, value: F
         scaled = min((x - model.low[i]) * model.scale[i], 1.0)
         unit[i] = scaled if within else (1.0 if x > model.high[i] else 0.0)
         inside &= within
-    if model.basis.kind == tile_coding.KIND:
-        tile_coding.encode(model.basis, unit, index, value)
-    elif model.basis.kind == fourier.KIND:
-        fourier.encode(model.basis, unit, index, value)
-    else:
-        rbf.encode(model.basis, unit, index, value)
+    bases.encode(model.kind, model.basis, unit, index, value)
     return not inside
 
 

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -10,6 +11,7 @@ from fedsarsa import _checks
 from fedsarsa._checks import Floats
 from fedsarsa._numba import piece
 from fedsarsa.learning.continuous_features import (
+    Basis,
     Bounds,
     Coefficients,
     ContinuousFeatures,
@@ -21,46 +23,11 @@ from fedsarsa.learning.continuous_features import (
     spread_out,
 )
 
-KIND = 2
 NARROWEST = 0.1  # of the distance between centres: narrower bells vanish between them
 
 
-@dataclass(frozen=True)
-class RBF(ContinuousFeatures):
-    """Gaussian bells on a grid of centres, divided by their sum; the norm is then at most 1.
-
-    Parameters
-    ----------
-    centres : int or one per observation
-        Centres across the bounds.
-    width : float
-        Standard deviation of a bell, in distances between centres.
-    bounds : (low, high), optional
-        Bounds of the observations; the world's unless given.
-    """
-
-    centres: int | Sequence[int] = 5
-    width: float = 0.5
-    bounds: Bounds | None = None
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "centres", per_input("centres", self.centres, least=1))
-        object.__setattr__(self, "bounds", checked_bounds(self.bounds))
-        width = _checks.positive("width", self.width)
-        if width < NARROWEST:
-            raise ValueError(f"width must be at least {NARROWEST}, got {self.width!r}")
-        object.__setattr__(self, "width", width)
-
-    def on_box(self, inputs: int) -> "Bells":
-        """The basis for a number of inputs."""
-        counts = spread_out("centres", self.centres, inputs)  # type: ignore[arg-type]
-        axes = [np.linspace(0.0, 1.0, count) if count > 1 else np.array([0.5]) for count in counts]
-        deviations = np.array([self.width / max(count - 1, 1) for count in counts])
-        return Bells(grid(self, axes), 0.5 / deviations**2)
-
-
 @dataclass(frozen=True, eq=False)
-class Bells:
+class Bells(Basis):
     """Bells around ``points`` (n, inputs), exp(-sum of precision (x - point)^2), normalised."""
 
     points: Floats
@@ -89,22 +56,58 @@ class Bells:
 
     def coefficients(self) -> Coefficients:
         """What ``encode`` reads."""
-        return coefficients(KIND, self.size, 1.0, points=self.points, precision=self.precision)
+        return coefficients(self.size, 1.0, points=self.points, precision=self.precision)
+
+    @staticmethod
+    @piece
+    def encode(c: Coefficients, unit: Floats, index: Integers, value: Floats) -> None:
+        """All bells at ``unit``."""
+        inputs = c.points.shape[1]
+        total = 0.0
+        for j in range(c.active):
+            distance = 0.0
+            for i in range(inputs):
+                gap = unit[i] - c.points[j, i]
+                distance += c.precision[i] * (gap * gap)
+            index[j] = j
+            bell = math.exp(-distance)
+            value[j] = bell
+            total += bell
+        for j in range(c.active):
+            value[j] = value[j] / total
 
 
-@piece
-def encode(c: Coefficients, unit: Floats, index: Integers, value: Floats) -> None:
-    """All bells at ``unit``."""
-    inputs = c.points.shape[1]
-    total = 0.0
-    for j in range(c.active):
-        distance = 0.0
-        for i in range(inputs):
-            gap = unit[i] - c.points[j, i]
-            distance += c.precision[i] * (gap * gap)
-        index[j] = j
-        bell = math.exp(-distance)
-        value[j] = bell
-        total += bell
-    for j in range(c.active):
-        value[j] = value[j] / total
+@dataclass(frozen=True)
+class RBF(ContinuousFeatures):
+    """Gaussian bells on a grid of centres, divided by their sum; the norm is then at most 1.
+
+    Parameters
+    ----------
+    centres : int or one per observation
+        Centres across the bounds.
+    width : float
+        Standard deviation of a bell, in distances between centres.
+    bounds : (low, high), optional
+        Bounds of the observations; the world's unless given.
+    """
+
+    centres: int | Sequence[int] = 5
+    width: float = 0.5
+    bounds: Bounds | None = None
+
+    basis: ClassVar[type[Basis]] = Bells
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "centres", per_input("centres", self.centres, least=1))
+        object.__setattr__(self, "bounds", checked_bounds(self.bounds))
+        width = _checks.positive("width", self.width)
+        if width < NARROWEST:
+            raise ValueError(f"width must be at least {NARROWEST}, got {self.width!r}")
+        object.__setattr__(self, "width", width)
+
+    def on_box(self, inputs: int) -> Bells:
+        """The basis for a number of inputs."""
+        counts = spread_out("centres", self.centres, inputs)  # type: ignore[arg-type]
+        axes = [np.linspace(0.0, 1.0, count) if count > 1 else np.array([0.5]) for count in counts]
+        deviations = np.array([self.width / max(count - 1, 1) for count in counts])
+        return Bells(grid(self, axes), 0.5 / deviations**2)

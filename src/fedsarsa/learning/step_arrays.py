@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedsarsa._checks import Floats
+from fedsarsa.learning import bases
 from fedsarsa.learning.choice import Choice, choice
 from fedsarsa.learning.continuous_features import BoxMap, Coefficients, Integers, coefficients
 from fedsarsa.learning.features import Aggregation, DenseTable, FeatureMap
@@ -16,8 +17,9 @@ from fedsarsa.learning.targets import LEAVES, REPLACING, TARGETS, Step
 class Model(NamedTuple):
     """Features, policy and options of the step.
 
-    ``inputs`` counts the features' inputs, the action among them if ``joint``. ``numbers`` (A,) are the
-    actions as numbers; if joint they are drawn afresh between ``action_low`` and ``action_high``.
+    ``kind`` is the number of the ``basis``. ``inputs`` counts the features' inputs, the action among them if
+    ``joint``. ``numbers`` (A,) are the actions as numbers; if joint they are drawn afresh between
+    ``action_low`` and ``action_high``.
     In ``finite`` worlds the input is a state's number, and phi(s, a) is e_j with j = rows[s] width +
     columns[a], or where there is one, a column of ``dense`` (S, d, A). Actions stand in ``order``, and
     candidate c is action ``order[c]``.
@@ -25,6 +27,7 @@ class Model(NamedTuple):
     policy. S is 1 where states have no number.
     """
 
+    kind: int
     basis: Coefficients
     inputs: int
     low: Floats
@@ -113,9 +116,8 @@ def model(
         dense = np.ascontiguousarray(features.table.transpose(0, 2, 1))
     classes = np.arange(actions) if features.classes is None else features.classes
     return Model(
-        basis=box.basis.coefficients()
-        if box
-        else coefficients(kind=-1, active=features.most_active, weight=1.0),
+        kind=bases.number(type(box.basis)) if box else -1,
+        basis=box.basis.coefficients() if box else coefficients(features.most_active, weight=1.0),
         inputs=len(box.low) if box else 1,
         low=box.low if box else none,
         high=box.high if box else none,

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -10,6 +11,7 @@ from fedsarsa import _checks
 from fedsarsa._checks import Floats
 from fedsarsa._numba import U64, piece
 from fedsarsa.learning.continuous_features import (
+    Basis,
     Bounds,
     Coefficients,
     ContinuousFeatures,
@@ -20,58 +22,12 @@ from fedsarsa.learning.continuous_features import (
     spread_out,
 )
 
-KIND = 0
 MOST_TILES = 20_000_000  # tiles that the collision report counts one by one
 _HALF = U64(32)
 
 
-@dataclass(frozen=True)
-class TileCoding(ContinuousFeatures):
-    """Displaced grids over the observations, with one parameter per tile and action.
-
-    Every active tile has the value 1 / sqrt(tilings), so that phi has norm 1: a step size of 1 corrects the
-    whole error, whatever the number of tilings. (With ones for values one would divide the step size by it.)
-
-    Parameters
-    ----------
-    tilings : int
-        Number of grids. Grid k is displaced by k (1, 3, 5, ...) / tilings tiles, the asymmetric displacement
-        that Miller and Glanz recommend.
-    bins : int or one per observation
-        Tiles across the bounds; a displaced grid has one more.
-    bounds : (low, high), optional
-        Bounds of the observations; the world's unless given. Observations outside are clipped, and counted.
-    memory : int, optional
-        Hash the tiles of each grid into memory / tilings slots, for many observations;
-        ``on_box(inputs).collisions()`` says what that costs.
-    """
-
-    tilings: int = 8
-    bins: int | Sequence[int] = 8
-    bounds: Bounds | None = None
-    memory: int | None = None
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "tilings", _checks.integer("tilings", self.tilings, least=1))
-        object.__setattr__(self, "bins", per_input("bins", self.bins, least=1))
-        object.__setattr__(self, "bounds", checked_bounds(self.bounds))
-        if self.memory is not None:
-            memory = _checks.integer("memory", self.memory, least=self.tilings)
-            object.__setattr__(self, "memory", memory)
-
-    def on_box(self, inputs: int) -> "Tiles":
-        """The tiles for a number of inputs."""
-        bins = spread_out("bins", self.bins, inputs)  # type: ignore[arg-type]
-        steps = np.outer(np.arange(self.tilings), 2 * np.arange(inputs) + 1)
-        return Tiles(
-            bins=np.array(bins, dtype=float),
-            offsets=(steps % self.tilings) / self.tilings,
-            slots=0 if self.memory is None else self.memory // self.tilings,
-        )
-
-
 @dataclass(frozen=True, eq=False)
-class Tiles:
+class Tiles(Basis):
     """Tiles on inputs in [0, 1]: ``bins`` (inputs,), displacements ``offsets`` (tilings, inputs) in tiles."""
 
     bins: Floats
@@ -138,7 +94,6 @@ class Tiles:
     def coefficients(self) -> Coefficients:
         """What ``encode`` reads."""
         return coefficients(
-            KIND,
             self.tilings,
             self.weight,
             bins=self.bins,
@@ -167,28 +122,75 @@ class Tiles:
             sharing = 1 - (1 - 1 / self.slots) ** float(min(self.tiles - 1, 10**300))
         return {"tiles": self.tiles, "slots": self.each, "sharing": sharing}
 
-
-@piece
-def encode(c: Coefficients, unit: Floats, index: Integers, value: Floats) -> None:
-    """The active tiles at ``unit``."""
-    if c.slots > 0:
-        for k in range(c.active):
-            index[k] = 0
-        for i in range(len(c.bins)):
-            place = unit[i] * c.bins[i]
+    @staticmethod
+    @piece
+    def encode(c: Coefficients, unit: Floats, index: Integers, value: Floats) -> None:
+        """The active tiles at ``unit``."""
+        if c.slots > 0:
             for k in range(c.active):
-                index[k] += np.int64(np.floor(place + c.offsets[i, k])) * c.strides[i, k]  # modulo 2**64
+                index[k] = 0
+            for i in range(len(c.bins)):
+                place = unit[i] * c.bins[i]
+                for k in range(c.active):
+                    index[k] += np.int64(np.floor(place + c.offsets[i, k])) * c.strides[i, k]  # modulo 2**64
+            for k in range(c.active):
+                index[k] = k * c.each + np.int64(((U64(index[k]) >> _HALF) * U64(c.slots)) >> _HALF)
+                value[k] = c.weight
+            return
         for k in range(c.active):
-            index[k] = k * c.each + np.int64(((U64(index[k]) >> _HALF) * U64(c.slots)) >> _HALF)
+            value[k] = 0.0
+        # Tile numbers as floats, which hold them exactly: over all grids at once, with vector instructions.
+        for i in range(len(c.bins)):
+            place, stride = unit[i] * c.bins[i], np.float64(c.strides[i, 0])
+            for k in range(c.active):
+                value[k] += np.floor(place + c.offsets[i, k]) * stride
+        for k in range(c.active):
+            index[k] = k * c.each + np.int64(value[k])
             value[k] = c.weight
-        return
-    for k in range(c.active):
-        value[k] = 0.0
-    # Tile numbers as floats, which hold them exactly: over all grids at once, with vector instructions.
-    for i in range(len(c.bins)):
-        place, stride = unit[i] * c.bins[i], np.float64(c.strides[i, 0])
-        for k in range(c.active):
-            value[k] += np.floor(place + c.offsets[i, k]) * stride
-    for k in range(c.active):
-        index[k] = k * c.each + np.int64(value[k])
-        value[k] = c.weight
+
+
+@dataclass(frozen=True)
+class TileCoding(ContinuousFeatures):
+    """Displaced grids over the observations, with one parameter per tile and action.
+
+    Every active tile has the value 1 / sqrt(tilings), so that phi has norm 1: a step size of 1 corrects the
+    whole error, whatever the number of tilings. (With ones for values one would divide the step size by it.)
+
+    Parameters
+    ----------
+    tilings : int
+        Number of grids. Grid k is displaced by k (1, 3, 5, ...) / tilings tiles, the asymmetric displacement
+        that Miller and Glanz recommend.
+    bins : int or one per observation
+        Tiles across the bounds; a displaced grid has one more.
+    bounds : (low, high), optional
+        Bounds of the observations; the world's unless given. Observations outside are clipped, and counted.
+    memory : int, optional
+        Hash the tiles of each grid into memory / tilings slots, for many observations;
+        ``on_box(inputs).collisions()`` says what that costs.
+    """
+
+    tilings: int = 8
+    bins: int | Sequence[int] = 8
+    bounds: Bounds | None = None
+    memory: int | None = None
+
+    basis: ClassVar[type[Basis]] = Tiles
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "tilings", _checks.integer("tilings", self.tilings, least=1))
+        object.__setattr__(self, "bins", per_input("bins", self.bins, least=1))
+        object.__setattr__(self, "bounds", checked_bounds(self.bounds))
+        if self.memory is not None:
+            memory = _checks.integer("memory", self.memory, least=self.tilings)
+            object.__setattr__(self, "memory", memory)
+
+    def on_box(self, inputs: int) -> Tiles:
+        """The tiles for a number of inputs."""
+        bins = spread_out("bins", self.bins, inputs)  # type: ignore[arg-type]
+        steps = np.outer(np.arange(self.tilings), 2 * np.arange(inputs) + 1)
+        return Tiles(
+            bins=np.array(bins, dtype=float),
+            offsets=(steps % self.tilings) / self.tilings,
+            slots=0 if self.memory is None else self.memory // self.tilings,
+        )

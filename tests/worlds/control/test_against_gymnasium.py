@@ -1,7 +1,8 @@
-"""Every control world moves as Gymnasium's environment does, step by step, in float64."""
+"""Every control world that Gymnasium has moves as its environment does, step by step, in float64."""
 
 import types
 import warnings
+from functools import partial
 
 import gymnasium as gym
 import numpy as np
@@ -10,10 +11,11 @@ from gymnasium.envs.classic_control import continuous_mountain_car
 from gymnasium.utils.env_checker import check_env
 
 import fedsarsa as fs
-from fedsarsa.worlds.control import WORLDS, dynamics
+from fedsarsa.worlds.control import dynamics, registry
 from fedsarsa.worlds.control.world import OBSERVATION, STATE, pack
 
 CASES = 3000
+WORLDS = {name: world for name, world in registry.WORLDS.items() if world.gymnasium_id is not None}
 # Where random states are drawn: everything that can occur, and somewhat more.
 RANGES = {
     "CartPole": (3.0, 4.0, 0.3, 5.0),
@@ -94,7 +96,7 @@ def varied(name):
 @pytest.mark.parametrize("name", WORLDS)
 def test_every_step_is_gymnasiums(name, compiled, monkeypatch):
     rng = np.random.default_rng(3)
-    step = dynamics.step if compiled else dynamics.step.py_func
+    step = partial(dynamics.step, dynamics.number(WORLDS[name])) if compiled else WORLDS[name].step.py_func
     for world in varied(name):
         env = gymnasiums(world, monkeypatch)
         physics, size = pack([world])[0], world.state_size
@@ -113,7 +115,7 @@ def test_every_step_is_gymnasiums(name, compiled, monkeypatch):
             env.state = state[:size].copy()
             env.steps_beyond_terminated = None
             _, reward, terminated, _, _ = env.step(action)
-            ours, over = step(world.kind, physics, state, number, rng.random())
+            ours, over = step(physics, state, number, rng.random())
             np.testing.assert_allclose(state[:size], env.state, rtol=0, atol=1e-9)
             assert ours == pytest.approx(reward, abs=1e-9)
             assert over == terminated
@@ -129,7 +131,7 @@ def test_observations_are_gymnasiums(name, monkeypatch):
     for _ in range(200):
         state, seen = np.zeros(STATE), np.zeros(OBSERVATION)
         state[: world.state_size] = rng.uniform(-1, 1, world.state_size) * RANGES[name]
-        dynamics.observe(world.kind, pack([world])[0], state, seen)
+        dynamics.observe(dynamics.number(WORLDS[name]), pack([world])[0], state, seen)
         env.state = state[: world.state_size]
         theirs = {"Acrobot": "_get_ob", "Pendulum": "_get_obs"}.get(name)
         expected = getattr(env, theirs)() if theirs else env.state
@@ -148,7 +150,7 @@ def test_starts_have_gymnasiums_ranges(name):
     rng = np.random.default_rng(0)
     ours = np.zeros((2000, STATE))
     for state in ours:
-        dynamics.reset(world.kind, pack([world])[0], state, *rng.random(4))
+        dynamics.reset(dynamics.number(WORLDS[name]), pack([world])[0], state, *rng.random(4))
     scale = np.ptp(theirs, axis=0) + 1e-12
     for summary in (np.min, np.max, np.mean):
         difference = summary(ours[:, :size], axis=0) - summary(np.array(theirs), axis=0)

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import fedsarsa as fs
-from fedsarsa.worlds.control import WORLDS, dynamics
-from fedsarsa.worlds.control.world import STATE, pack
+from fedsarsa.worlds.control import WORLDS
+from fedsarsa.worlds.control.world import OBSERVATION, STATE, pack
 
 
 def test_ranges_are_drawn_and_do_not_depend_on_the_number_of_agents():
@@ -116,11 +116,21 @@ def test_friction_and_noise_act():
             ("noise", WORLDS[name](noise=0.5)),
         ):
             own = np.array(state)
-            dynamics.step(world.kind, pack([world])[0], own, action, 0.75)
+            world.step(pack([world])[0], own, action, 0.75)
             moved[label] = own
         size = still.state_size
         assert not np.array_equal(moved["plain"][:size], moved["friction"][:size])
         assert not np.array_equal(moved["plain"][:size], moved["noise"][:size])
+
+
+@pytest.mark.parametrize("name", WORLDS)
+def test_kernels_find_the_physics_at_their_places(name):
+    (world,) = fs.control.fleet(name, agents=1, spread=0.2)
+    assert sorted(world.physics) == list(range(len(world.packed)))
+    for place in world.physics:
+        assert world.packed[place] == getattr(world, place.name.lower())
+    assert world.state_size <= STATE
+    assert len(world.bounds[0]) <= OBSERVATION
 
 
 @pytest.mark.parametrize("name", WORLDS)
@@ -129,7 +139,7 @@ def test_physics_without_measure_neither_hang_nor_crash(name):
     wild = WORLDS[name](**dict.fromkeys(nominal.varied, 1e150))
     state = np.full(STATE, 0.1)
     for _ in range(20):
-        dynamics.step(wild.kind, pack([wild])[0], state, 1.0, 0.5)
+        wild.step(pack([wild])[0], state, 1.0, 0.5)
 
 
 @pytest.mark.parametrize("name", WORLDS)
@@ -138,15 +148,15 @@ def test_no_reward_is_larger_than_the_cap(name):
     largest = []
     for world in fs.control.fleet(name, agents=20, spread=0.5, seed=1):
         p, x, cap = pack([world])[0], np.zeros(STATE), world.reward_cap
-        dynamics.reset(world.kind, p, x, *rng.uniform(size=4))
+        world.reset(p, x, *rng.uniform(size=4))
         rewards = []
         for _ in range(500):
             low, high = world.action_bounds or (0.0, world.action_count - 1)
             action = rng.choice([low, high])
-            reward, over = dynamics.step(world.kind, p, x, float(action), rng.uniform())
+            reward, over = world.step(p, x, float(action), rng.uniform())
             rewards.append(abs(reward))
             if over:
-                dynamics.reset(world.kind, p, x, *rng.uniform(size=4))
+                world.reset(p, x, *rng.uniform(size=4))
         assert max(rewards) <= cap
         largest.append(max(rewards) / cap)
     # Of two the largest is rare: a rod that hangs and turns at its fastest, a car that reaches the goal.

@@ -6,15 +6,22 @@ Gymnasium's Acrobot-v1 takes.
 
 import math
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Any, ClassVar
 
 from fedsarsa._checks import Floats
 from fedsarsa._numba import piece
 from fedsarsa.worlds.control.world import ControlWorld
 
-KIND = 3
 TURN = 2.0 * math.pi
 FAR = 100.0  # angles beyond this are wrapped by division, not turn by turn
+
+
+class Physics(IntEnum):
+    """Places of what the compiled pieces read in ``p``."""
+
+    GRAVITY, LENGTH_1, MASS_1, MASS_2, ARM_1, ARM_2, INERTIA, FRICTION = range(8)
+    TORQUE, NOISE, TIME_STEP, MAX_SPEED_1, MAX_SPEED_2, HEIGHT, START, ANGLES = range(8, 16)
 
 
 @dataclass(frozen=True)
@@ -58,7 +65,7 @@ class Acrobot(ControlWorld):
     angles: bool = False
     time_limit: int = 500
 
-    kind: ClassVar[int] = KIND
+    physics: ClassVar[tuple[IntEnum, ...]] = tuple(Physics)
     gymnasium_id: ClassVar[str] = "Acrobot-v1"
     state_size: ClassVar[int] = 4
     action_count: ClassVar[int | None] = 3
@@ -72,26 +79,14 @@ class Acrobot(ControlWorld):
             raise ValueError(f"Acrobot.height must be below 2, where the tip ends, got {self.height!r}")
 
     @property
-    def packed(self) -> tuple[float, ...]:
-        """Physics in the order that ``rates`` and ``step`` read."""
-        return (
-            self.gravity,
-            self.length_1,
-            self.mass_1,
-            self.mass_2,
-            self.centre_1 * self.length_1,
-            self.centre_2 * self.length_2,
-            self.inertia,
-            self.friction,
-            self.torque,
-            self.noise,
-            self.time_step,
-            self.max_speed_1,
-            self.max_speed_2,
-            self.height,
-            self.start,
-            float(self.angles),
-        )
+    def arm_1(self) -> float:
+        """Distance from the bar to the first link's centre of mass."""
+        return self.centre_1 * self.length_1
+
+    @property
+    def arm_2(self) -> float:
+        """Distance from the joint to the second link's centre of mass."""
+        return self.centre_2 * self.length_2
 
     @property
     def bounds(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -110,15 +105,54 @@ class Acrobot(ControlWorld):
         half = (self.length_1 + self.length_2) / 2
         canvas.LINK_LENGTH_1, canvas.LINK_LENGTH_2 = self.length_1 / half, self.length_2 / half
 
+    @staticmethod
+    @piece
+    def reset(p: Floats, x: Floats, u0: float, u1: float, u2: float, u3: float) -> None:
+        """Draw a first state from four uniform numbers."""
+        start = p[Physics.START]
+        x[0] = -start + 2.0 * start * u0
+        x[1] = -start + 2.0 * start * u1
+        x[2] = -start + 2.0 * start * u2
+        x[3] = -start + 2.0 * start * u3
 
-@piece
-def reset(p: Floats, x: Floats, u0: float, u1: float, u2: float, u3: float) -> None:
-    """Draw a first state from four uniform numbers."""
-    start = p[14]
-    x[0] = -start + 2.0 * start * u0
-    x[1] = -start + 2.0 * start * u1
-    x[2] = -start + 2.0 * start * u2
-    x[3] = -start + 2.0 * start * u3
+    @staticmethod
+    @piece
+    def step(p: Floats, x: Floats, action: float, u: float) -> tuple[float, bool]:
+        """Move the state by one Runge-Kutta step; return reward and whether the episode is over."""
+        torque = (action - 1.0) * p[Physics.TORQUE] + p[Physics.NOISE] * (2.0 * u - 1.0)
+        dt, fastest_1, fastest_2 = p[Physics.TIME_STEP], p[Physics.MAX_SPEED_1], p[Physics.MAX_SPEED_2]
+        half = dt / 2.0
+        a, b, v, w = x[0], x[1], x[2], x[3]
+        f1, g1 = rates(p, a, b, v, w, torque)
+        v2, w2 = v + half * f1, w + half * g1
+        f2, g2 = rates(p, a + half * v, b + half * w, v2, w2, torque)
+        v3, w3 = v + half * f2, w + half * g2
+        f3, g3 = rates(p, a + half * v2, b + half * w2, v3, w3, torque)
+        v4, w4 = v + dt * f3, w + dt * g3
+        f4, g4 = rates(p, a + dt * v3, b + dt * w3, v4, w4, torque)
+        sixth = dt / 6.0
+        x[0] = wrapped(a + sixth * (v + 2.0 * v2 + 2.0 * v3 + v4))
+        x[1] = wrapped(b + sixth * (w + 2.0 * w2 + 2.0 * w3 + w4))
+        x[2] = min(max(v + sixth * (f1 + 2.0 * f2 + 2.0 * f3 + f4), -fastest_1), fastest_1)
+        x[3] = min(max(w + sixth * (g1 + 2.0 * g2 + 2.0 * g3 + g4), -fastest_2), fastest_2)
+        over = -math.cos(x[0]) - math.cos(x[1] + x[0]) > p[Physics.HEIGHT]
+        return 0.0 if over else -1.0, over
+
+    @staticmethod
+    @piece
+    def observe(p: Floats, x: Floats, seen: Floats) -> None:
+        """Angles, or their cosines and sines; then the turns."""
+        if p[Physics.ANGLES] == 1.0:
+            for i in range(4):
+                seen[i] = x[i]
+        else:
+            seen[0], seen[1], seen[2], seen[3] = (
+                math.cos(x[0]),
+                math.sin(x[0]),
+                math.cos(x[1]),
+                math.sin(x[1]),
+            )
+            seen[4], seen[5] = x[2], x[3]
 
 
 @piece
@@ -126,7 +160,9 @@ def rates(
     p: Floats, angle_1: float, angle_2: float, turn_1: float, turn_2: float, torque: float
 ) -> tuple[float, float]:
     """How fast the two turns change."""
-    g, l1, m1, m2, c1, c2, inertia, friction = p[0], p[1], p[2], p[3], p[4], p[5], p[6], p[7]
+    g, inertia, friction = p[Physics.GRAVITY], p[Physics.INERTIA], p[Physics.FRICTION]
+    l1, m1, m2 = p[Physics.LENGTH_1], p[Physics.MASS_1], p[Physics.MASS_2]
+    c1, c2 = p[Physics.ARM_1], p[Physics.ARM_2]
     cos, sin = math.cos(angle_2), math.sin(angle_2)
     d1 = m1 * (c1 * c1) + m2 * (l1 * l1 + c2 * c2 + 2.0 * l1 * c2 * cos) + inertia + inertia
     d2 = m2 * (c2 * c2 + l1 * c2 * cos) + inertia
@@ -153,37 +189,3 @@ def wrapped(angle: float) -> float:
     while angle < -math.pi:
         angle += TURN
     return angle
-
-
-@piece
-def step(p: Floats, x: Floats, action: float, u: float) -> tuple[float, bool]:
-    """Move the state by one Runge-Kutta step; return reward and whether the episode is over."""
-    torque = (action - 1.0) * p[8] + p[9] * (2.0 * u - 1.0)
-    dt = p[10]
-    half = dt / 2.0
-    a, b, v, w = x[0], x[1], x[2], x[3]
-    f1, g1 = rates(p, a, b, v, w, torque)
-    v2, w2 = v + half * f1, w + half * g1
-    f2, g2 = rates(p, a + half * v, b + half * w, v2, w2, torque)
-    v3, w3 = v + half * f2, w + half * g2
-    f3, g3 = rates(p, a + half * v2, b + half * w2, v3, w3, torque)
-    v4, w4 = v + dt * f3, w + dt * g3
-    f4, g4 = rates(p, a + dt * v3, b + dt * w3, v4, w4, torque)
-    sixth = dt / 6.0
-    x[0] = wrapped(a + sixth * (v + 2.0 * v2 + 2.0 * v3 + v4))
-    x[1] = wrapped(b + sixth * (w + 2.0 * w2 + 2.0 * w3 + w4))
-    x[2] = min(max(v + sixth * (f1 + 2.0 * f2 + 2.0 * f3 + f4), -p[11]), p[11])
-    x[3] = min(max(w + sixth * (g1 + 2.0 * g2 + 2.0 * g3 + g4), -p[12]), p[12])
-    over = -math.cos(x[0]) - math.cos(x[1] + x[0]) > p[13]
-    return 0.0 if over else -1.0, over
-
-
-@piece
-def observe(p: Floats, x: Floats, seen: Floats) -> None:
-    """Angles, or their cosines and sines; then the turns."""
-    if p[15] == 1.0:
-        for i in range(4):
-            seen[i] = x[i]
-    else:
-        seen[0], seen[1], seen[2], seen[3] = math.cos(x[0]), math.sin(x[0]), math.cos(x[1]), math.sin(x[1])
-        seen[4], seen[5] = x[2], x[3]

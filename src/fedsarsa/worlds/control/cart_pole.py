@@ -6,13 +6,19 @@ without friction at the joint, integrated with Euler steps as Gymnasium's CartPo
 
 import math
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Any, ClassVar
 
 from fedsarsa._checks import Floats
 from fedsarsa._numba import piece
 from fedsarsa.worlds.control.world import ControlWorld
 
-KIND = 0
+
+class Physics(IntEnum):
+    """Places of what the compiled pieces read in ``p``."""
+
+    GRAVITY, TOTAL_MASS, POLE_MASS, LENGTH, POLE_MOMENT, FORCE = range(6)
+    FRICTION, NOISE, TIME_STEP, POSITION_LIMIT, ANGLE_LIMIT, START = range(6, 12)
 
 
 @dataclass(frozen=True)
@@ -46,7 +52,7 @@ class CartPole(ControlWorld):
     start: float = 0.05
     time_limit: int = 500
 
-    kind: ClassVar[int] = KIND
+    physics: ClassVar[tuple[IntEnum, ...]] = tuple(Physics)
     gymnasium_id: ClassVar[str] = "CartPole-v1"
     state_size: ClassVar[int] = 4
     action_count: ClassVar[int | None] = 2
@@ -62,24 +68,6 @@ class CartPole(ControlWorld):
     def pole_moment(self) -> float:
         """Mass of the pole times half its length."""
         return self.pole_mass * self.length
-
-    @property
-    def packed(self) -> tuple[float, ...]:
-        """Physics in the order that ``step`` reads."""
-        return (
-            self.gravity,
-            self.total_mass,
-            self.pole_mass,
-            self.length,
-            self.pole_moment,
-            self.force,
-            self.friction,
-            self.noise,
-            self.time_step,
-            self.position_limit,
-            self.angle_limit,
-            self.start,
-        )
 
     @property
     def bounds(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -102,40 +90,47 @@ class CartPole(ControlWorld):
         """Length and track."""
         canvas.length, canvas.x_threshold = self.length, self.position_limit
 
+    @staticmethod
+    @piece
+    def reset(p: Floats, x: Floats, u0: float, u1: float, u2: float, u3: float) -> None:
+        """Draw a first state from four uniform numbers."""
+        start = p[Physics.START]
+        x[0] = -start + 2.0 * start * u0
+        x[1] = -start + 2.0 * start * u1
+        x[2] = -start + 2.0 * start * u2
+        x[3] = -start + 2.0 * start * u3
 
-@piece
-def reset(p: Floats, x: Floats, u0: float, u1: float, u2: float, u3: float) -> None:
-    """Draw a first state from four uniform numbers."""
-    start = p[11]
-    x[0] = -start + 2.0 * start * u0
-    x[1] = -start + 2.0 * start * u1
-    x[2] = -start + 2.0 * start * u2
-    x[3] = -start + 2.0 * start * u3
+    @staticmethod
+    @piece
+    def step(p: Floats, x: Floats, action: float, u: float) -> tuple[float, bool]:
+        """Move the state; return reward and whether the episode is over."""
+        gravity, length, tau = p[Physics.GRAVITY], p[Physics.LENGTH], p[Physics.TIME_STEP]
+        total_mass, pole_mass, pole_moment = (
+            p[Physics.TOTAL_MASS],
+            p[Physics.POLE_MASS],
+            p[Physics.POLE_MOMENT],
+        )
+        position_limit, angle_limit = p[Physics.POSITION_LIMIT], p[Physics.ANGLE_LIMIT]
+        position, speed, angle, turn = x[0], x[1], x[2], x[3]
+        push = p[Physics.FORCE] if action == 1.0 else -p[Physics.FORCE]
+        push = push - p[Physics.FRICTION] * speed + p[Physics.NOISE] * (2.0 * u - 1.0)
+        cos, sin = math.cos(angle), math.sin(angle)
 
+        shared = (push + pole_moment * (turn * turn) * sin) / total_mass
+        turn_rate = (gravity * sin - cos * shared) / (
+            length * (4.0 / 3.0 - pole_mass * (cos * cos) / total_mass)
+        )
+        speed_rate = shared - pole_moment * turn_rate * cos / total_mass
 
-@piece
-def step(p: Floats, x: Floats, action: float, u: float) -> tuple[float, bool]:
-    """Move the state; return reward and whether the episode is over."""
-    gravity, total_mass, pole_mass, length, pole_moment = p[0], p[1], p[2], p[3], p[4]
-    tau, position_limit, angle_limit = p[8], p[9], p[10]
-    position, speed, angle, turn = x[0], x[1], x[2], x[3]
-    push = p[5] if action == 1.0 else -p[5]
-    push = push - p[6] * speed + p[7] * (2.0 * u - 1.0)
-    cos, sin = math.cos(angle), math.sin(angle)
+        position = position + tau * speed
+        angle = angle + tau * turn
+        x[0], x[1], x[2], x[3] = position, speed + tau * speed_rate, angle, turn + tau * turn_rate
+        inside = -position_limit <= position <= position_limit and -angle_limit <= angle <= angle_limit
+        return 1.0, not inside
 
-    shared = (push + pole_moment * (turn * turn) * sin) / total_mass
-    turn_rate = (gravity * sin - cos * shared) / (length * (4.0 / 3.0 - pole_mass * (cos * cos) / total_mass))
-    speed_rate = shared - pole_moment * turn_rate * cos / total_mass
-
-    position = position + tau * speed
-    angle = angle + tau * turn
-    x[0], x[1], x[2], x[3] = position, speed + tau * speed_rate, angle, turn + tau * turn_rate
-    inside = -position_limit <= position <= position_limit and -angle_limit <= angle <= angle_limit
-    return 1.0, not inside
-
-
-@piece
-def observe(p: Floats, x: Floats, seen: Floats) -> None:  # noqa: ARG001
-    """The state itself."""
-    for i in range(4):
-        seen[i] = x[i]
+    @staticmethod
+    @piece
+    def observe(_: Floats, x: Floats, seen: Floats) -> None:
+        """The state itself."""
+        for i in range(4):
+            seen[i] = x[i]

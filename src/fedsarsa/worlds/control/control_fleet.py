@@ -8,16 +8,8 @@ from typing import Any, overload
 import numpy as np
 
 from fedsarsa import _checks
-from fedsarsa.worlds.control.acrobot import Acrobot
-from fedsarsa.worlds.control.cart_pole import CartPole
-from fedsarsa.worlds.control.mountain_car import MountainCar
-from fedsarsa.worlds.control.mountain_car_continuous import MountainCarContinuous
-from fedsarsa.worlds.control.pendulum import Pendulum
+from fedsarsa.worlds.control.registry import WORLDS
 from fedsarsa.worlds.control.world import ControlWorld
-
-WORLDS: dict[str, type[ControlWorld]] = {
-    world.__name__: world for world in (CartPole, MountainCar, MountainCarContinuous, Acrobot, Pendulum)
-}
 
 
 class ControlFleet(Sequence[ControlWorld]):
@@ -121,8 +113,8 @@ def fleet(
 
     Parameters
     ----------
-    world : {"Acrobot", "CartPole", "MountainCar", "MountainCarContinuous", "Pendulum"}
-        The world.
+    world : str
+        One of ``WORLDS``: Acrobot, CartPole, MountainCar, MountainCarContinuous, Pendulum.
     agents : int, optional
         N; may be left out where ``vary`` holds lists.
     vary : dict, optional

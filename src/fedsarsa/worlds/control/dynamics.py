@@ -1,49 +1,21 @@
-"""One step of any control world: kernels choose the world by its number.
+"""One step of any control world: kernels choose the world by its number."""
 
-Rows: ``p`` (PHYSICS,) holds an agent's physics, ``x`` (STATE,) its state, ``seen`` (OBSERVATION,) what it
-observes. ``u`` are uniform random numbers in [0, 1).
-"""
+from fedsarsa._numba import dispatch
+from fedsarsa.worlds.control.registry import WORLDS
+from fedsarsa.worlds.control.world import ControlWorld
 
-from fedsarsa._checks import Floats
-from fedsarsa._numba import piece
-from fedsarsa.worlds.control import acrobot, cart_pole, mountain_car, mountain_car_continuous, pendulum
-
-
-@piece
-def reset(kind: int, p: Floats, x: Floats, u0: float, u1: float, u2: float, u3: float) -> None:
-    """Draw a first state."""
-    if kind == cart_pole.KIND:
-        cart_pole.reset(p, x, u0, u1, u2, u3)
-    elif kind == acrobot.KIND:
-        acrobot.reset(p, x, u0, u1, u2, u3)
-    elif kind == pendulum.KIND:
-        pendulum.reset(p, x, u0, u1)
-    else:
-        mountain_car.reset(p, x, u0)
+# The first argument is the world's number, the others are those of its own piece.
+reset = dispatch([world.reset for world in WORLDS.values()])
+step = dispatch([world.step for world in WORLDS.values()])
+observe = dispatch([world.observe for world in WORLDS.values()])
 
 
-@piece
-def step(kind: int, p: Floats, x: Floats, action: float, u: float) -> tuple[float, bool]:
-    """Move the state; return reward and whether the episode is over."""
-    if kind == cart_pole.KIND:
-        return cart_pole.step(p, x, action, u)
-    if kind == mountain_car.KIND:
-        return mountain_car.step(p, x, action, u)
-    if kind == mountain_car_continuous.KIND:
-        return mountain_car_continuous.step(p, x, action, u)
-    if kind == acrobot.KIND:
-        return acrobot.step(p, x, action, u)
-    return pendulum.step(p, x, action, u)
-
-
-@piece
-def observe(kind: int, p: Floats, x: Floats, seen: Floats) -> None:
-    """What an agent sees of its state."""
-    if kind == cart_pole.KIND:
-        cart_pole.observe(p, x, seen)
-    elif kind == acrobot.KIND:
-        acrobot.observe(p, x, seen)
-    elif kind == pendulum.KIND:
-        pendulum.observe(p, x, seen)
-    else:
-        mountain_car.observe(p, x, seen)
+def number(world: type[ControlWorld]) -> int:
+    """The number of the registered world with the same pieces: ``world``, or one that it is derived from."""
+    for place, known in enumerate(WORLDS.values()):
+        if (known.reset, known.step, known.observe) == (world.reset, world.step, world.observe):
+            return place
+    raise ValueError(
+        f"{world.__name__} must have a line in worlds/control/registry.py to be compiled; "
+        "engine 'reference' trains it without"
+    )

@@ -7,7 +7,6 @@ from numpy.typing import NDArray
 
 from fedsarsa._checks import Floats
 from fedsarsa.worlds._gymnasium import gymnasium as gym
-from fedsarsa.worlds.control import dynamics
 from fedsarsa.worlds.control.world import OBSERVATION, STATE, ControlWorld, pack
 
 
@@ -19,6 +18,8 @@ class ControlEnvironment(gym.Env[Floats, Any]):
     def __init__(self, world: ControlWorld, render_mode: str | None = None) -> None:
         if render_mode not in {None, "rgb_array"}:
             raise ValueError(f"render_mode must be None or 'rgb_array', got {render_mode!r}")
+        if render_mode is not None and world.gymnasium_id is None:
+            raise ValueError(f"render_mode must be None for {world.label}, which has no picture")
         self.world = world
         self.render_mode = render_mode
         low, high = (np.array(side) for side in world.space)
@@ -37,7 +38,7 @@ class ControlEnvironment(gym.Env[Floats, Any]):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Floats, Any]:
         """Begin an episode."""
         super().reset(seed=seed, options=options)
-        dynamics.reset(self.world.kind, self.physics, self.state, *self.np_random.random(4).tolist())
+        self.world.reset(self.physics, self.state, *self.np_random.random(4).tolist())
         self.elapsed, self.last_action = 0, None
         return self._seen(), {}
 
@@ -47,14 +48,14 @@ class ControlEnvironment(gym.Env[Floats, Any]):
             raise ValueError(f"action must be in {self.action_space}, got {action!r}")
         self.last_action = float(np.asarray(action).reshape(-1)[0])
         draw = float(self.np_random.random())
-        reward, terminated = dynamics.step(self.world.kind, self.physics, self.state, self.last_action, draw)
+        reward, terminated = self.world.step(self.physics, self.state, self.last_action, draw)
         self.elapsed += 1
         truncated = self.elapsed >= self.world.time_limit and not terminated
         return self._seen(), float(reward), bool(terminated), truncated, {}
 
     def _seen(self) -> Floats:
         seen = np.zeros(OBSERVATION)
-        dynamics.observe(self.world.kind, self.physics, self.state, seen)
+        self.world.observe(self.physics, self.state, seen)
         return seen[: self.observation_space.shape[0]]  # type: ignore[index]
 
     def render(self) -> NDArray[np.uint8] | None:
@@ -62,6 +63,7 @@ class ControlEnvironment(gym.Env[Floats, Any]):
         if self.render_mode is None:
             return None
         if self.canvas is None:
+            assert self.world.gymnasium_id is not None
             self.canvas = gym.make(self.world.gymnasium_id, render_mode="rgb_array").unwrapped
             self.canvas.reset()
             self.world.paint(self.canvas)

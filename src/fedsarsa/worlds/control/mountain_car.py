@@ -2,13 +2,19 @@
 
 import math
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Any, ClassVar
 
 from fedsarsa._checks import Floats
 from fedsarsa._numba import piece
 from fedsarsa.worlds.control.world import ControlWorld
 
-KIND = 1
+
+class Physics(IntEnum):
+    """Places of what the compiled pieces read in ``p``."""
+
+    GRAVITY, FORCE, FRICTION, NOISE, MAX_SPEED = range(5)
+    MIN_POSITION, MAX_POSITION, GOAL, GOAL_SPEED, START_LOW, START_HIGH = range(5, 11)
 
 
 @dataclass(frozen=True)
@@ -42,7 +48,7 @@ class MountainCar(ControlWorld):
     start_high: float = -0.4
     time_limit: int = 200
 
-    kind: ClassVar[int] = KIND
+    physics: ClassVar[tuple[IntEnum, ...]] = tuple(Physics)
     gymnasium_id: ClassVar[str] = "MountainCar-v0"
     state_size: ClassVar[int] = 2
     action_count: ClassVar[int | None] = 3
@@ -68,23 +74,6 @@ class MountainCar(ControlWorld):
                 )
 
     @property
-    def packed(self) -> tuple[float, ...]:
-        """Physics in the order that ``step`` reads."""
-        return (
-            self.gravity,
-            self.force,
-            self.friction,
-            self.noise,
-            self.max_speed,
-            self.min_position,
-            self.max_position,
-            self.goal,
-            self.goal_speed,
-            self.start_low,
-            self.start_high,
-        )
-
-    @property
     def bounds(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """Positions and speeds that can occur."""
         return (self.min_position, -self.max_speed), (self.max_position, self.max_speed)
@@ -99,35 +88,36 @@ class MountainCar(ControlWorld):
         canvas.min_position, canvas.max_position = self.min_position, self.max_position
         canvas.goal_position = self.goal
 
+    @staticmethod
+    @piece
+    def reset(p: Floats, x: Floats, u: float, *_: float) -> None:
+        """Draw a first state from a uniform number."""
+        low, high = p[Physics.START_LOW], p[Physics.START_HIGH]
+        x[0] = low + (high - low) * u
+        x[1] = 0.0
 
-@piece
-def reset(p: Floats, x: Floats, u: float) -> None:
-    """Draw a first state from a uniform number."""
-    x[0] = p[9] + (p[10] - p[9]) * u
-    x[1] = 0.0
+    @staticmethod
+    @piece
+    def step(p: Floats, x: Floats, action: float, u: float) -> tuple[float, bool]:
+        """Move the state; return reward and whether the episode is over."""
+        return -1.0, move(p, x, action - 1.0, u)
+
+    @staticmethod
+    @piece
+    def observe(_: Floats, x: Floats, seen: Floats) -> None:
+        """The state itself."""
+        seen[0], seen[1] = x[0], x[1]
 
 
 @piece
 def move(p: Floats, x: Floats, throttle: float, u: float) -> bool:
     """One step along the track, for this world and its continuous sister; whether the goal is reached."""
-    limit, low, high = p[4], p[5], p[6]
-    push = throttle * p[1] + p[3] * (2.0 * u - 1.0)
-    speed = x[1] + (push - p[0] * math.cos(3.0 * x[0]) - p[2] * x[1])
+    limit, low, high = p[Physics.MAX_SPEED], p[Physics.MIN_POSITION], p[Physics.MAX_POSITION]
+    push = throttle * p[Physics.FORCE] + p[Physics.NOISE] * (2.0 * u - 1.0)
+    speed = x[1] + (push - p[Physics.GRAVITY] * math.cos(3.0 * x[0]) - p[Physics.FRICTION] * x[1])
     speed = min(max(speed, -limit), limit)
     position = min(max(x[0] + speed, low), high)
     if position == low and speed < 0.0:
         speed = 0.0
     x[0], x[1] = position, speed
-    return position >= p[7] and speed >= p[8]
-
-
-@piece
-def step(p: Floats, x: Floats, action: float, u: float) -> tuple[float, bool]:
-    """Move the state; return reward and whether the episode is over."""
-    return -1.0, move(p, x, action - 1.0, u)
-
-
-@piece
-def observe(p: Floats, x: Floats, seen: Floats) -> None:  # noqa: ARG001
-    """The state itself."""
-    seen[0], seen[1] = x[0], x[1]
+    return position >= p[Physics.GOAL] and speed >= p[Physics.GOAL_SPEED]

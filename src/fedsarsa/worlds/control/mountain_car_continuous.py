@@ -1,6 +1,7 @@
 """MountainCarContinuous: the engine's throttle is a number, and costs; as Gymnasium's v0, in float64."""
 
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import ClassVar
 
 from fedsarsa._checks import Floats
@@ -8,7 +9,11 @@ from fedsarsa._numba import piece
 from fedsarsa.worlds.control import mountain_car
 from fedsarsa.worlds.control.mountain_car import MountainCar
 
-KIND = 2
+
+class Physics(IntEnum):
+    """Places in ``p`` after those of MountainCar."""
+
+    PRIZE, COST = range(len(mountain_car.Physics), len(mountain_car.Physics) + 2)
 
 
 @dataclass(frozen=True)
@@ -24,16 +29,11 @@ class MountainCarContinuous(MountainCar):
     prize: float = 100.0
     cost: float = 0.1
 
-    kind: ClassVar[int] = KIND
+    physics: ClassVar[tuple[IntEnum, ...]] = (*MountainCar.physics, *Physics)
     gymnasium_id: ClassVar[str] = "MountainCarContinuous-v0"
     action_count: ClassVar[int | None] = None
     may_be_zero: ClassVar[frozenset[str]] = MountainCar.may_be_zero | {"cost"}
     signed: ClassVar[frozenset[str]] = MountainCar.signed | {"prize"}
-
-    @property
-    def packed(self) -> tuple[float, ...]:
-        """Physics in the order that ``step`` reads."""
-        return (*super().packed, self.prize, self.cost)
 
     @property
     def action_bounds(self) -> tuple[float, float] | None:
@@ -45,10 +45,10 @@ class MountainCarContinuous(MountainCar):
         """The prize less the cost, or the cost alone."""
         return max(abs(self.prize), abs(self.prize - self.cost), self.cost)
 
-
-@piece
-def step(p: Floats, x: Floats, action: float, u: float) -> tuple[float, bool]:
-    """Move the state; return reward and whether the episode is over. Starts are those of ``mountain_car``."""
-    over = mountain_car.move(p, x, min(max(action, -1.0), 1.0), u)
-    reward = p[11] if over else 0.0
-    return reward - action * action * p[12], over
+    @staticmethod
+    @piece
+    def step(p: Floats, x: Floats, action: float, u: float) -> tuple[float, bool]:
+        """Move the state; return reward and whether the episode is over."""
+        over = mountain_car.move(p, x, min(max(action, -1.0), 1.0), u)
+        reward = p[Physics.PRIZE] if over else 0.0
+        return reward - action * action * p[Physics.COST], over

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,9 +12,14 @@ from fedsarsa._checks import Floats
 from fedsarsa._numba import piece
 from fedsarsa.worlds.control.world import ControlWorld
 
-KIND = 4
 FRAME = 500  # pixels across a picture, as Gymnasium's
 SHORTEST, LONGEST = 0.2, 2.0  # rods that are drawn in proportion; those beyond would hardly fit
+
+
+class Physics(IntEnum):
+    """Places of what the compiled pieces read in ``p``."""
+
+    FALL, LIFT, TORQUE, FRICTION, NOISE, TIME_STEP, MAX_SPEED, START_ANGLE, START_SPEED = range(9)
 
 
 @dataclass(frozen=True)
@@ -44,7 +50,7 @@ class Pendulum(ControlWorld):
     start_speed: float = 1.0
     time_limit: int = 200
 
-    kind: ClassVar[int] = KIND
+    physics: ClassVar[tuple[IntEnum, ...]] = tuple(Physics)
     gymnasium_id: ClassVar[str] = "Pendulum-v1"
     state_size: ClassVar[int] = 2
     action_count: ClassVar[int | None] = None
@@ -60,21 +66,6 @@ class Pendulum(ControlWorld):
     def lift(self) -> float:
         """How fast a unit of torque turns the rod."""
         return 3.0 / (self.mass * self.length * self.length)
-
-    @property
-    def packed(self) -> tuple[float, ...]:
-        """Physics in the order that ``step`` reads."""
-        return (
-            self.fall,
-            self.lift,
-            self.torque,
-            self.friction,
-            self.noise,
-            self.time_step,
-            self.max_speed,
-            self.start_angle,
-            self.start_speed,
-        )
 
     @property
     def bounds(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -105,29 +96,30 @@ class Pendulum(ControlWorld):
         picture[edge : FRAME - edge, edge : FRAME - edge] = sheet[cut : cut + FRAME, cut : cut + FRAME]
         return picture
 
+    @staticmethod
+    @piece
+    def reset(p: Floats, x: Floats, u0: float, u1: float, *_: float) -> None:
+        """Draw a first state from two uniform numbers."""
+        x[0] = -p[Physics.START_ANGLE] + 2.0 * p[Physics.START_ANGLE] * u0
+        x[1] = -p[Physics.START_SPEED] + 2.0 * p[Physics.START_SPEED] * u1
 
-@piece
-def reset(p: Floats, x: Floats, u0: float, u1: float) -> None:
-    """Draw a first state from two uniform numbers."""
-    x[0] = -p[7] + 2.0 * p[7] * u0
-    x[1] = -p[8] + 2.0 * p[8] * u1
+    @staticmethod
+    @piece
+    def step(p: Floats, x: Floats, action: float, u: float) -> tuple[float, bool]:
+        """Move the state; return reward and whether the episode is over, which it never is."""
+        angle, turn = x[0], x[1]
+        dt, fastest = p[Physics.TIME_STEP], p[Physics.MAX_SPEED]
+        torque = min(max(action, -p[Physics.TORQUE]), p[Physics.TORQUE])
+        from_top = (angle + math.pi) % (2.0 * math.pi) - math.pi
+        cost = from_top * from_top + 0.1 * (turn * turn) + 0.001 * (torque * torque)
+        pushed = torque - p[Physics.FRICTION] * turn + p[Physics.NOISE] * (2.0 * u - 1.0)
+        turn = turn + (p[Physics.FALL] * math.sin(angle) + p[Physics.LIFT] * pushed) * dt
+        turn = min(max(turn, -fastest), fastest)
+        x[0], x[1] = angle + turn * dt, turn
+        return -cost, False
 
-
-@piece
-def step(p: Floats, x: Floats, action: float, u: float) -> tuple[float, bool]:
-    """Move the state; return reward and whether the episode is over, which it never is."""
-    angle, turn = x[0], x[1]
-    torque = min(max(action, -p[2]), p[2])
-    from_top = (angle + math.pi) % (2.0 * math.pi) - math.pi
-    cost = from_top * from_top + 0.1 * (turn * turn) + 0.001 * (torque * torque)
-    pushed = torque - p[3] * turn + p[4] * (2.0 * u - 1.0)
-    turn = turn + (p[0] * math.sin(angle) + p[1] * pushed) * p[5]
-    turn = min(max(turn, -p[6]), p[6])
-    x[0], x[1] = angle + turn * p[5], turn
-    return -cost, False
-
-
-@piece
-def observe(p: Floats, x: Floats, seen: Floats) -> None:  # noqa: ARG001
-    """Cosine and sine of the angle, and the turn."""
-    seen[0], seen[1], seen[2] = math.cos(x[0]), math.sin(x[0]), x[1]
+    @staticmethod
+    @piece
+    def observe(_: Floats, x: Floats, seen: Floats) -> None:
+        """Cosine and sine of the angle, and the turn."""
+        seen[0], seen[1], seen[2] = math.cos(x[0]), math.sin(x[0]), x[1]

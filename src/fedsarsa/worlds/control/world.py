@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import fields
+from enum import IntEnum
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -13,7 +14,6 @@ from fedsarsa._checks import Floats
 if TYPE_CHECKING:
     import gymnasium
 
-PHYSICS = 16  # numbers that a packed world may have
 STATE = 4  # numbers that a state may have
 OBSERVATION = 6  # numbers that an observation may have
 
@@ -22,14 +22,15 @@ class ControlWorld(ABC):
     """A world with continuous states: one agent's physics.
 
     Subclasses are frozen dataclasses; their fields are the physics, the defaults are Gymnasium's. What
-    follows from the fields is a property. The compiled pieces of a world's file read ``packed``.
+    follows from the fields is a property. ``reset``, ``step`` and ``observe`` are compiled pieces on rows of
+    numbers: ``p`` is a world's ``packed``, ``x`` (STATE,) its state, ``seen`` (OBSERVATION,) what is seen.
 
     Attributes
     ----------
-    kind : int
-        The world's number in ``dynamics``.
-    gymnasium_id : str
-        The environment of Gymnasium with the same physics.
+    physics : tuple of IntEnum
+        Names of the fields and properties in ``packed``, at their places.
+    gymnasium_id : str or None
+        The environment of Gymnasium with the same physics, which draws pictures; None: there is none.
     state_size : int
         Numbers in a state.
     action_count : int or None
@@ -40,8 +41,8 @@ class ControlWorld(ABC):
         The fields that ``fleet(spread=...)`` varies.
     """
 
-    kind: ClassVar[int]
-    gymnasium_id: ClassVar[str]
+    physics: ClassVar[tuple[IntEnum, ...]]
+    gymnasium_id: ClassVar[str | None] = None
     state_size: ClassVar[int]
     action_count: ClassVar[int | None]
     may_be_zero: ClassVar[frozenset[str]] = frozenset()
@@ -71,9 +72,9 @@ class ControlWorld(ABC):
         return _checks.positive(label, value)
 
     @property
-    @abstractmethod
     def packed(self) -> tuple[float, ...]:
-        """Physics and what follows from them, in the order that the world's compiled pieces read."""
+        """Physics and what follows from them, at the places where the world's compiled pieces read them."""
+        return tuple(float(getattr(self, place.name.lower())) for place in self.physics)
 
     @property
     @abstractmethod
@@ -100,8 +101,22 @@ class ControlWorld(ABC):
         """How messages call this world."""
         return type(self).__name__
 
+    @staticmethod
     @abstractmethod
-    def paint(self, canvas: Any) -> None:
+    def reset(p: Floats, x: Floats, u0: float, u1: float, u2: float, u3: float, /) -> None:
+        """Draw a first state from four uniform numbers in [0, 1)."""
+
+    @staticmethod
+    @abstractmethod
+    def step(p: Floats, x: Floats, action: float, u: float, /) -> tuple[float, bool]:
+        """Move the state, with noise from a uniform ``u``; return reward and whether the episode is over."""
+
+    @staticmethod
+    @abstractmethod
+    def observe(p: Floats, x: Floats, seen: Floats, /) -> None:
+        """Write what an agent sees of its state."""
+
+    def paint(self, canvas: Any) -> None:  # noqa: B027  # worlds without a picture have nothing to give
         """Give the physics that are seen to Gymnasium's own environment, which draws the picture."""
 
     def draw(self, canvas: Any, action: float | None) -> NDArray[np.uint8]:  # noqa: ARG002
@@ -117,9 +132,5 @@ class ControlWorld(ABC):
 
 
 def pack(worlds: list[ControlWorld]) -> Floats:
-    """The physics of all agents, (N, PHYSICS)."""
-    table = np.zeros((len(worlds), PHYSICS))
-    for row, world in zip(table, worlds, strict=True):
-        packed = world.packed
-        row[: len(packed)] = packed
-    return table
+    """The physics of all agents, which are in one kind of world, a row each."""
+    return np.array([world.packed for world in worlds])
