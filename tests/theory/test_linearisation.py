@@ -3,11 +3,11 @@ import pytest
 
 import fedsarsa as fs
 from fedsarsa.theory.action_classes import classes, dynamics
-from fedsarsa.theory.assumptions import require_smooth
 from fedsarsa.theory.linearisation import linearise, poisson
 from fedsarsa.theory.operators import operators
 from fedsarsa.theory.rounds import Affine, _mean_spread
 from fedsarsa.theory.sensitivity import jacobian
+from fedsarsa.theory.smoothness import require_smooth
 from tests.theory.brute_force import Pairs, slope
 
 STATES, ACTIONS = 4, 3

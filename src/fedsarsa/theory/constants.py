@@ -13,12 +13,13 @@ from fedsarsa.algorithm import FedSARSA, plain
 from fedsarsa.federation.problem import Problem
 from fedsarsa.learning.features import Aggregation
 from fedsarsa.learning.policies import improvement
-from fedsarsa.theory.assumptions import lipschitz, mixing, mixing_rate, perturbation
 from fedsarsa.theory.conditions import Condition, check
 from fedsarsa.theory.contraction import contraction
 from fedsarsa.theory.fixed_points import fixed_point
+from fedsarsa.theory.mixing import mixing, mixing_rate, perturbation
 from fedsarsa.theory.operators import operators
 from fedsarsa.theory.recursion import Scale, printed_step_limit, recursion, step_limit
+from fedsarsa.theory.smoothness import lipschitz
 from fedsarsa.worlds.finite import FiniteMDP
 from fedsarsa.worlds.fleet import Fleet, as_fleet
 

@@ -33,12 +33,12 @@ from fedsarsa.algorithm import FedSARSA, plain
 from fedsarsa.federation.history import History
 from fedsarsa.federation.problem import Problem
 from fedsarsa.theory.action_classes import Dynamics, Point, dynamics
-from fedsarsa.theory.assumptions import lipschitz
 from fedsarsa.theory.courses import build_field
 from fedsarsa.theory.fixed_points import fixed_point
 from fedsarsa.theory.linearisation import Linearisation, linearise
 from fedsarsa.theory.prediction import vector
 from fedsarsa.theory.rounds import Field
+from fedsarsa.theory.smoothness import lipschitz
 from fedsarsa.theory.stationary import stationary_distribution
 from fedsarsa.worlds.fleet import Fleet, as_fleet
 

@@ -25,12 +25,12 @@ from fedsarsa._blas import single_threaded
 from fedsarsa._checks import Floats
 from fedsarsa.algorithm import FedSARSA, plain
 from fedsarsa.federation.problem import Problem
-from fedsarsa.theory.assumptions import require_smooth
 from fedsarsa.theory.courses import Course, build_field, course
 from fedsarsa.theory.fixed_points import fixed_point
 from fedsarsa.theory.linearisation import Linearisation, linearise
 from fedsarsa.theory.roots import MeanField
 from fedsarsa.theory.rounds import Field
+from fedsarsa.theory.smoothness import require_smooth
 from fedsarsa.theory.stationary import recurrent_classes
 from fedsarsa.worlds.fleet import Fleet, as_fleet
 

@@ -7,10 +7,10 @@ import numpy as np
 from fedsarsa._blas import single_threaded
 from fedsarsa._checks import Floats
 from fedsarsa.algorithm import FedSARSA, plain
-from fedsarsa.theory.assumptions import require_smooth
 from fedsarsa.theory.courses import build_field, late_steps, mean_field
 from fedsarsa.theory.roots import end_of_flow
 from fedsarsa.theory.rounds import DivergenceError
+from fedsarsa.theory.smoothness import require_smooth
 from fedsarsa.worlds.fleet import Fleet, as_fleet
 
 

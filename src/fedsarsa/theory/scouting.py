@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from fedsarsa._checks import Floats
 from fedsarsa.algorithm import FedSARSA
 from fedsarsa.theory.action_classes import Classes, Dynamics
-from fedsarsa.theory.assumptions import require_smooth
 from fedsarsa.theory.courses import build_field
 from fedsarsa.theory.fixed_points import federated_point, fixed_point
 from fedsarsa.theory.horizons import Mooring, doublings, errors, moor, rounds_until
 from fedsarsa.theory.linearisation import linearise
 from fedsarsa.theory.prediction import LARGE, SLOW
 from fedsarsa.theory.rounds import DivergenceError, members
+from fedsarsa.theory.smoothness import require_smooth
 from fedsarsa.theory.trajectory import follow, strides
 from fedsarsa.worlds.fleet import Fleet
 
