@@ -3,9 +3,9 @@ import pytest
 
 import fedsarsa as fs
 from fedsarsa.theory.action_classes import classes, dynamics
+from fedsarsa.theory.affine import Affine, mean_spread
 from fedsarsa.theory.linearisation import linearise, poisson
 from fedsarsa.theory.operators import operators
-from fedsarsa.theory.rounds import Affine, _mean_spread
 from fedsarsa.theory.smoothness import require_smooth
 from tests.theory.brute_force import Pairs, jacobian, slope
 
@@ -106,7 +106,7 @@ def test_mean_covariance_over_a_round(period):
     covariances = [spread @ spread.T]
     while len(covariances) < period:
         covariances.append(M @ covariances[-1] @ M.T + step.Q)
-    found = _mean_spread(step, covariances[0], period)
+    found = mean_spread(step, covariances[0], period)
     np.testing.assert_allclose(found, np.mean(covariances, axis=0))
 
 
