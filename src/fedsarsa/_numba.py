@@ -1,12 +1,16 @@
-"""How the package compiles: without reordered sums, so that engines agree."""
+"""How the package compiles: without reordered sums, so that engines agree.
+
+Numba is imported when a kernel is defined, which only engines do. Worlds, features, histories and theory
+import without it.
+"""
 
 import hashlib
 import os
 from collections.abc import Callable, Sequence
+from functools import cached_property, update_wrapper
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numba
 import numpy as np
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -31,10 +35,33 @@ COMPILED = (
 )
 
 
+class _Piece:
+    """A function that is handed to Numba once a kernel, or Python, calls it."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.py_func = function
+        update_wrapper(self, function)
+
+    @cached_property
+    def compiled(self) -> Any:
+        """Numba's own object for the function."""
+        import numba
+
+        return numba.njit(forceinline=True, **OPTIONS)(self.py_func)
+
+    @property
+    def _numba_type_(self) -> Any:
+        """Numba asks for this where a kernel that it compiles names the piece."""
+        return self.compiled._numba_type_
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self.compiled(*arguments)
+
+
 def piece(function: F) -> F:
-    """Compile a piece of a kernel; it is inlined where it is called, on the CPU or on a GPU."""
-    compiled: F = numba.njit(forceinline=True, **OPTIONS)(function)
-    return compiled
+    """Mark a piece of a kernel; it is inlined where it is called, on the CPU or on a GPU."""
+    marked: Any = _Piece(function)
+    return marked  # type: ignore[no-any-return]
 
 
 def dispatch(pieces: Sequence[F]) -> Callable[..., Any]:
@@ -55,6 +82,8 @@ def dispatch(pieces: Sequence[F]) -> Callable[..., Any]:
 
 def kernel(function: F) -> F:
     """Compile a function that Python calls: cached on disk, and other threads run beside it."""
+    import numba
+
     config: Any = numba.config
     before = config.CACHE_DIR
     config.CACHE_DIR = cache_folder(before)
@@ -72,6 +101,8 @@ def resolved(compiled: Any, *arguments: Any) -> Callable[..., Any]:
 
     Looking takes Numba longer than a short kernel runs: 5 us for the tuples of arrays that ours take.
     """
+    import numba
+
     types = tuple(numba.typeof(argument) for argument in arguments)  # type: ignore[no-untyped-call]
     compiled.compile(types)
     code: Callable[..., Any] = compiled.overloads[types].entry_point

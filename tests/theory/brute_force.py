@@ -2,6 +2,7 @@
 
 import numpy as np
 
+import fedsarsa as fs
 from tests.worlds_of_tests import dense
 
 
@@ -51,6 +52,27 @@ class Pairs:
         chain, mu = self.chain(theta), self.stationary(theta)
         centred = np.einsum("xy,xyd->xd", chain, self.gradients(theta)) - self.mean(theta)
         return np.linalg.solve(np.eye(len(mu)) - chain + mu, centred)
+
+
+def jacobian(mdp, features, policy, theta, here):
+    """Derivative of g-bar, action by action, given the operators at theta; exact for softmax."""
+    values, pi = features.values(theta), here.policy
+    if not isinstance(policy, fs.Softmax):
+        return here.A
+    error = mdp.expected_reward + mdp.discount * mdp.kernel.expect((pi * values).sum(axis=1)) - values
+    phi = [features.values(unit) for unit in np.eye(features.dim)]
+    # A change of policy dpi moves the stationary distribution by eta dP Z, Z the fundamental matrix, so
+    # it moves the mean of y(s) by eta dP u with u = Z y.
+    y = np.stack([(pi * one * error).sum(axis=1) for one in phi], axis=1)
+    u = np.linalg.solve(np.eye(mdp.states) - mdp.kernel.under(pi) + here.eta, y)
+    result = here.A.copy()
+    for k, one in enumerate(phi):
+        # What one unit of pi(a|s) adds to coordinate k: now, later, and as the next action.
+        worth = here.eta[:, None] * (one * error + mdp.kernel.expect(u[:, k]))
+        worth += mdp.discount * here.inflow[:, k, None] * values
+        change = pi * (worth - (pi * worth).sum(axis=1, keepdims=True)) / policy.temperature
+        result[k] += [(change * one).sum() for one in phi]
+    return result
 
 
 def slope(function, theta, step=1e-5):

@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 
 import fedsarsa as fs
+from fedsarsa.theory.action_classes import classes, dynamics
+from fedsarsa.theory.linearisation import linearise
 from fedsarsa.theory.operators import average, operators, two_step
-from fedsarsa.theory.sensitivity import gather, jacobian
 from fedsarsa.theory.stationary import recurrent_classes, stationary_distribution
 from tests.theory.random_fleets import random_features, random_fleet
 from tests.worlds_of_tests import dense
@@ -56,10 +57,6 @@ def test_against_enumeration(kind, features):
     assert here.lam == pytest.approx(np.linalg.eigvalsh(Phi)[-here.rank], abs=1e-13)
     theta = rng.normal(size=table.dim)
     np.testing.assert_allclose(here.semi_gradient(theta), A @ theta + b, atol=1e-13)
-    weights = rng.random((4, 3))
-    np.testing.assert_allclose(
-        gather(table, weights), np.einsum("sa,sad->d", weights, vectors(table, 4, 3)), atol=1e-13
-    )
 
 
 def test_shift_and_written_out_kernels_agree():
@@ -143,7 +140,9 @@ def test_jacobian_against_differences(features, policy):
 
     step = 1e-6
     numeric = [(mean_path(theta + e) - mean_path(theta - e)) / (2 * step) for e in step * np.eye(table.dim)]
-    np.testing.assert_allclose(jacobian(fleet[0], table, policy, theta), np.transpose(numeric), atol=1e-7)
+    kinds = classes(table, policy, 4, 3)
+    here = linearise(dynamics(fleet[0], kinds), kinds.at(theta))
+    np.testing.assert_allclose(here.J, np.transpose(numeric), atol=1e-7)
 
 
 def test_one_hot_features_of_a_large_world():

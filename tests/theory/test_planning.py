@@ -3,9 +3,9 @@ import pytest
 
 import fedsarsa as fs
 from fedsarsa.theory import fixed_point, plan, predict
-from fedsarsa.theory.horizons import errors, moor, rounds_until
+from fedsarsa.theory.affine import errors, rounds_until
 from fedsarsa.theory.linearisation import linearise
-from fedsarsa.theory.scouting import scene
+from fedsarsa.theory.planning_problem import linearised_federation, planning_problem
 from tests.theory.against_training import ring
 
 ALGO = fs.FedSARSA(fs.ModuloFeatures(4, 3))
@@ -88,8 +88,8 @@ def test_given_choices_are_kept_to():
 
 def test_weights_of_the_first_agents_are_rescaled():
     weights = [0.5, 0.1, 0.1, 0.1, 0.1, 0.1]
-    at = scene(fleet(), fs.FedSARSA(ALGO.features, weights=weights), None)
-    np.testing.assert_allclose(at.setting(2, 1, 0.1).weights, [5 / 6, 1 / 6])
+    problem = planning_problem(fleet(), fs.FedSARSA(ALGO.features, weights=weights), None)
+    np.testing.assert_allclose(problem.setting(2, 1, 0.1).weights, [5 / 6, 1 / 6])
 
 
 def test_one_agent_alone():
@@ -129,21 +129,22 @@ def test_bad_input(change, message):
 
 
 def test_rounds_until_matches_step_by_step():
-    at = scene(fleet(2), ALGO, None)
-    step = at.moor(2).round(0.1, 5)
-    curve = [float(errors(step.power(n), at.start, at.reference)) for n in range(1, 400)]
+    problem = planning_problem(fleet(2), ALGO, None)
+    step = problem.linearised(2).round(0.1, 5)
+    curve = [float(errors(step.power(n), problem.start, problem.reference)) for n in range(1, 400)]
     target = curve[150]
-    rounds, least = rounds_until(step, at.start, at.reference, target, 400)
+    rounds, least = rounds_until(step, problem.start, problem.reference, target, 400)
     assert 151 <= rounds <= 151 * 17 / 16
     assert least <= target
-    assert rounds_until(step, at.start, at.reference, 0.0, 400)[0] == np.inf
+    assert rounds_until(step, problem.start, problem.reference, 0.0, 400)[0] == np.inf
 
 
-def test_the_mooring_has_the_federated_point_as_root():
-    at = scene(fleet(4), ALGO, None)
-    np.testing.assert_allclose(at.moor(4).root(), at.root(4), atol=1e-9)
-    own = moor([linearise(at.worlds[2], at.classes.at(at.own_points[2]))], at.moor(1).members)
-    np.testing.assert_allclose(own.root(), at.own_points[2], atol=1e-9)
+def test_a_linearised_federation_has_the_federated_point_as_root():
+    problem = planning_problem(fleet(4), ALGO, None)
+    np.testing.assert_allclose(problem.linearised(4).root(), problem.root(4), atol=1e-9)
+    point = problem.classes.at(problem.own_points[2])
+    own = linearised_federation([linearise(problem.worlds[2], point)], problem.linearised(1).groups)
+    np.testing.assert_allclose(own.root(), problem.own_points[2], atol=1e-9)
 
 
 def test_a_target_that_is_reachable_is_reached():

@@ -10,11 +10,11 @@ from fedsarsa.theory import (
     constants,
     decompose,
     federated_point,
+    federation_model,
     fixed_point,
     plan,
     predict,
     prediction,
-    rounds,
     trajectory,
 )
 from tests.theory.against_training import ring, small_fleet, three_roots
@@ -228,8 +228,8 @@ def test_curvature_that_is_left_out_hardly_counts(monkeypatch, agents, temperatu
     fleet = fs.paper.fleet(agents, 1.0, 1.0, states=20, actions=20, reward_cap=3.0)
     algo = fs.FedSARSA(policy=fs.Softmax(temperature))
     without = predict(fleet, algo, 20_000)
-    assert 0.5 * rounds.FLAT < without.sharpness < rounds.FLAT
-    monkeypatch.setattr(rounds, "FLAT", 0.0)
+    assert 0.5 * federation_model.FLAT < without.sharpness < federation_model.FLAT
+    monkeypatch.setattr(federation_model, "FLAT", 0.0)
     whole = predict(fleet, algo, 20_000)
     off = float(abs(without.mse / whole.mse - 1).max())
     assert 0 < off < 0.005

@@ -3,7 +3,7 @@ import pytest
 
 import fedsarsa as fs
 from fedsarsa.theory import federated_point, fixed_point, predict, round_limit
-from fedsarsa.theory.courses import build_field
+from fedsarsa.theory.federation_model import federation_model
 from fedsarsa.theory.linearisation import linearise
 from fedsarsa.theory.operators import operators
 
@@ -47,12 +47,12 @@ def test_endless_rounds_give_the_mean_of_the_fixed_points(sync_every):
 def test_policies_that_move_are_followed_through_the_round(step_size, sync_every):
     algo = fs.FedSARSA(FEATURES, fs.Softmax(1.0), step_size, sync_every)
     point = round_limit(FLEET, algo)
-    field = build_field(algo.problem(FLEET, sync_every, runs=1, seed=0))
+    model = federation_model(algo.problem(FLEET, sync_every, runs=1, seed=0))
     ends = []
-    for world in field.worlds:
+    for world in model.worlds:
         theta = point
         for _ in range(sync_every):
-            theta = theta + step_size * linearise(world, field.classes.at(theta)).g
+            theta = theta + step_size * linearise(world, model.classes.at(theta)).g
         ends.append(theta)
     away = np.linalg.norm(point - federated_point(FLEET, FEATURES, fs.Softmax(1.0)))
     assert np.linalg.norm(np.mean(ends, axis=0) - point) < 0.01 * away

@@ -10,8 +10,8 @@ from rich.table import Table
 from fedsarsa import theory
 from fedsarsa._checks import Floats
 from fedsarsa.algorithm import FedSARSA
-from fedsarsa.theory.bounds import Bounds
-from fedsarsa.theory.constants import Constants
+from fedsarsa.theory.paper_bounds import Bounds
+from fedsarsa.theory.paper_constants import Constants
 from fedsarsa.theory.prediction import Prediction
 from fedsarsa.worlds.fleet import Fleet
 

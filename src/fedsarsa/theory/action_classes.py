@@ -61,7 +61,7 @@ class Classes:
             result[c, states, (states + action) % len(states)] += self.share[action, 0]
         return result
 
-    def probabilities(self, values: Floats) -> Floats:
+    def masses(self, values: Floats) -> Floats:
         """pi(c | s), (..., C, S), for ``values`` Q(s, c) of the same shape."""
         each = np.swapaxes(values[..., self.of, :], -1, -2)  # (..., S, A)
         pi = np.broadcast_to(self.policy.probabilities(each, classes=self.features.classes), each.shape)
@@ -69,7 +69,7 @@ class Classes:
 
     def at(self, theta: Floats) -> "Point":
         """Policy and values at a parameter, the same in every world."""
-        return Point(self.phi, theta, self.probabilities(self.phi @ theta), self.slope)
+        return Point(self.phi, theta, self.masses(self.phi @ theta), self.slope)
 
 
 def classes(features: FeatureMap, policy: Policy, states: int, actions: int) -> Classes:

@@ -11,9 +11,9 @@ from functools import partial
 import numpy as np
 
 from fedsarsa._checks import Floats
+from fedsarsa.theory.federation_model import FederationModel
 from fedsarsa.theory.roots import STILL, MeanField
-from fedsarsa.theory.rounds import Field
-from fedsarsa.theory.trajectory import Stride, Track, width
+from fedsarsa.theory.trajectory import Stride, Trajectory, width
 
 POINTS = 8  # points of the way from which deviations are followed
 NARROW = 0.05  # temperatures below which deviations of Q-values lead nowhere else
@@ -22,36 +22,42 @@ FEW, MANY = (np.polynomial.hermite_e.hermegauss(count) for count in (5, 9))
 WORTH = 0.05
 
 
-def astray(field: Field, flow: MeanField, way: Sequence[Stride], track: Track, target: Floats) -> float:
+def basin_change(
+    model: FederationModel,
+    flow: MeanField,
+    strides: Sequence[Stride],
+    trajectory: Trajectory,
+    target: Floats,
+) -> float:
     """Largest relative change of the last error by deviations that the flow carries elsewhere."""
-    starts = np.array([stride.start for stride in way])
-    times = [stride.count * field.period * float(field.members.total @ stride.alpha) for stride in way]
-    found = list(_deviations(field, track))
-    size, largest = (track.end.error(target), width(track.end.spread) ** 2), 0.0
+    starts = np.array([stride.start for stride in strides])
+    times = [stride.count * model.period * float(model.groups.total @ stride.alpha) for stride in strides]
+    found = list(_deviations(model, trajectory))
+    size, largest = (trajectory.end.error(target), width(trajectory.end.spread) ** 2), 0.0
     for place in np.unique(np.linspace(0, len(found) - 1, POINTS).round().astype(int)) if found else ():
         done, mean, deviation = found[place]
         left = float(np.sum(times, where=starts >= done))
         if left <= 0:
             continue
-        end = partial(_error, flow, mean, deviation, left, field.radius, target)
+        end = partial(_error, flow, mean, deviation, left, model.radius, target)
         change = _change(end, size, *FEW)
         largest = max(largest, _change(end, size, *MANY) if change > WORTH else change)
     return largest
 
 
-def _deviations(field: Field, track: Track) -> Iterator[tuple[int, Floats, Floats]]:
+def _deviations(model: FederationModel, trajectory: Trajectory) -> Iterator[tuple[int, Floats, Floats]]:
     """Rounds done, mean (d,) and standard deviation (d,) wherever the flow stretches deviations.
 
     w, a left eigenvector of the Jacobian whose eigenvalue is positive, tells what is stretched: deviations
     by w' theta. Given that this is one standard deviation off, theta is off by Sigma w / sqrt(w' Sigma w).
     """
-    for done, (mean, spread), node in track.nodes:
-        J = np.tensordot(field.members.total, node.blocks[0].J, 1)
+    for done, (mean, spread), node in trajectory.nodes:
+        J = np.tensordot(model.groups.total, node.blocks[0].J, 1)
         rates, vectors = np.linalg.eig(J.T)
         fastest = int(rates.real.argmax())
         w = vectors[:, fastest].real
         size = float(max(w @ spread @ w, 0.0)) ** 0.5
-        if rates[fastest].real > STILL * np.linalg.norm(J) and size * field.classes.slope > NARROW:
+        if rates[fastest].real > STILL * np.linalg.norm(J) and size * model.classes.slope > NARROW:
             yield done, mean, spread @ w / size
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from fedsarsa._checks import Floats
 from fedsarsa.federation.problem import Problem
 from fedsarsa.learning.features import Aggregation
-from fedsarsa.theory.assumptions import LEAST_SIGMA
+from fedsarsa.theory.mixing import LEAST_SIGMA
 from fedsarsa.theory.recursion import Scale, printed_step_limit, step_limit
 
 

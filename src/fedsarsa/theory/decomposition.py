@@ -33,12 +33,11 @@ from fedsarsa.algorithm import FedSARSA, plain
 from fedsarsa.federation.history import History
 from fedsarsa.federation.problem import Problem
 from fedsarsa.theory.action_classes import Dynamics, Point, dynamics
-from fedsarsa.theory.assumptions import lipschitz
-from fedsarsa.theory.courses import build_field
+from fedsarsa.theory.federation_model import FederationModel, federation_model
 from fedsarsa.theory.fixed_points import fixed_point
 from fedsarsa.theory.linearisation import Linearisation, linearise
 from fedsarsa.theory.prediction import vector
-from fedsarsa.theory.rounds import Field
+from fedsarsa.theory.smoothness import lipschitz
 from fedsarsa.theory.stationary import stationary_distribution
 from fedsarsa.worlds.fleet import Fleet, as_fleet
 
@@ -104,10 +103,10 @@ def decompose(
     target = _target(problem, algo, reference)
     chosen = _chosen(history.data.sizes["t"], _checks.integer("records", records, least=1))
     seen = history.data.isel(t=chosen)
-    field = build_field(problem)
-    central = dynamics(fleet.central(), field.classes)
+    model = federation_model(problem)
+    central = dynamics(fleet.central(), model.classes)
     jumps = math.isinf(lipschitz(algo.policy, fleet.actions))
-    here = _world_at(central, field.classes.at(target), jumps).g
+    here = _world_at(central, model.classes.at(target), jumps).g
     times = seen["t"].values
     rows = np.full((*seen["central"].shape[:2], len(TERMS)), np.nan)
     bound = np.full(rows.shape[:2], np.nan)
@@ -115,11 +114,11 @@ def decompose(
         theta = seen["central"].values[run, k]
         if not np.isfinite(theta).all():
             continue
-        alpha = np.array([s.at(times[k : k + 1])[0] for s in problem.schedules])[field.members.schedule]
-        mean = _mean(field, theta, alpha, jumps)
+        alpha = np.array([s.at(times[k : k + 1])[0] for s in problem.schedules])[model.groups.schedule]
+        mean = _mean(model, theta, alpha, jumps)
         e = theta - target
-        share = float(field.members.total @ alpha)
-        descent = share * (_world_at(central, field.classes.at(theta), jumps).g - here)
+        share = float(model.groups.total @ alpha)
+        descent = share * (_world_at(central, model.classes.at(theta), jumps).g - here)
         inner = 2 * np.stack([descent, mean.pull - descent, mean.drift]) @ e
         rows[run, k] = [*inner, mean.pull @ mean.pull + mean.noise, mean.lagged]
         apart = np.sqrt(seen["drift"].values[run, k])
@@ -155,19 +154,19 @@ def _world_at(world: Dynamics, point: Point, jumps: bool) -> Linearisation:
     return linearise(world, point)
 
 
-def _mean(field: Field, theta: Floats, alpha: Floats, jumps: bool) -> _Mean:
-    """The members' semi-gradients at ``theta``, for step sizes ``alpha`` (m,)."""
-    point, who = field.classes.at(theta), field.members
-    each = {w: _world_at(field.worlds[w], point, jumps) for w in np.unique(who.world).tolist()}
-    ours = [each[w] for w in who.world.tolist()]
+def _mean(model: FederationModel, theta: Floats, alpha: Floats, jumps: bool) -> _Mean:
+    """The groups' semi-gradients at ``theta``, for step sizes ``alpha`` (m,)."""
+    point, groups = model.classes.at(theta), model.groups
+    each = {w: _world_at(model.worlds[w], point, jumps) for w in np.unique(groups.world).tolist()}
+    ours = [each[w] for w in groups.world.tolist()]
     moves = alpha[:, None] * np.stack([one.g for one in ours])
-    pull = who.total @ moves
-    apart = (field.period - 1) / 2 * (moves - pull)
-    drift = sum(w * a * (one.J @ x) for w, a, one, x in zip(who.total, alpha, ours, apart, strict=True))
+    pull = groups.total @ moves
+    apart = (model.period - 1) / 2 * (moves - pull)
+    drift = sum(w * a * (one.J @ x) for w, a, one, x in zip(groups.total, alpha, ours, apart, strict=True))
     instant = {w: float(np.trace(one.instant_noise)) for w, one in each.items()}
     long = {w: float(np.trace(one.noise)) for w, one in each.items()}
-    scale = who.square * alpha**2
-    noise, total = (scale @ [traces[w] for w in who.world.tolist()] for traces in (instant, long))
+    scale = groups.square * alpha**2
+    noise, total = (scale @ [traces[w] for w in groups.world.tolist()] for traces in (instant, long))
     slope = max(float(np.linalg.norm(one.J, 2)) for one in each.values())
     return _Mean(pull, np.asarray(drift), float(noise), float(total - noise), slope)
 

@@ -17,8 +17,8 @@ from fedsarsa._checks import Floats
 from fedsarsa.algorithm import FedSARSA
 from fedsarsa.learning.features import Aggregation, OneHot
 from fedsarsa.learning.step_sizes import ConstantStep, LinearDecay, Schedule, schedules
-from fedsarsa.theory.constants import Constants, compute
 from fedsarsa.theory.inequality import Bound, failing, stated
+from fedsarsa.theory.paper_constants import Constants, compute
 from fedsarsa.theory.recursion import Recursion, recursion
 from fedsarsa.worlds.fleet import Fleet
 

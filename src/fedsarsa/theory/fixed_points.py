@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,9 +14,9 @@ from fedsarsa.learning import features as feature_maps
 from fedsarsa.learning import policies
 from fedsarsa.learning.features import FeatureMap, Features
 from fedsarsa.learning.policies import Policy, Softmax
+from fedsarsa.theory.action_classes import classes, dynamics
 from fedsarsa.theory.operators import Operators, average, operators
-from fedsarsa.theory.roots import RESIDUAL, ROUNDING, end_of_flow, growth, longest_step
-from fedsarsa.theory.sensitivity import jacobian
+from fedsarsa.theory.roots import RESIDUAL, ROUNDING, MeanField, end_of_flow, growth, longest_step
 from fedsarsa.worlds.finite import FiniteMDP
 from fedsarsa.worlds.fleet import Fleet, as_fleet
 
@@ -167,12 +168,15 @@ class _Search:
 
     def field(self, theta: Floats) -> tuple[Floats, Floats]:
         """The mean semi-gradient (d,) and its Jacobian (d, d)."""
-        each = self.each(theta)
-        slopes = (
-            share * jacobian(world, self.features, self.policy, theta, here)
-            for world, share, here in zip(self.worlds, self.share, each, strict=True)
-        )
-        return average(each, self.share).semi_gradient(theta), np.sum(list(slopes), axis=0)
+        mean = average(self.each(theta), self.share)
+        return mean.semi_gradient(theta), self.mean_field.at(theta)[1]
+
+    @cached_property
+    def mean_field(self) -> MeanField:
+        """The same semi-gradient by classes of actions, whose Jacobian counts the policy's change."""
+        first = self.worlds[0]
+        kinds = classes(self.features, self.policy, first.states, first.actions)
+        return MeanField(kinds, [dynamics(world, kinds) for world in self.worlds], self.share)
 
     def prefer_attracting(self) -> None:
         """Leave a root that repels for one that attracts; keep it, with a warning, where none is found."""

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from fedsarsa.theory.constants import Constants
+from fedsarsa.theory.paper_constants import Constants
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from scipy.spatial.distance import pdist
 from fedsarsa._checks import Floats
 from fedsarsa.algorithm import FedSARSA
 from fedsarsa.learning.policies import improvement
-from fedsarsa.theory.constants import Constants
 from fedsarsa.theory.inequality import FIXED, MIXING, SMOOTH, Bound, failing, stated
 from fedsarsa.theory.operators import Operators, operators
+from fedsarsa.theory.paper_constants import Constants
 from fedsarsa.worlds.fleet import Fleet
 
 # Norms of the differences of all pairs of A-bar are computed up to this many parameters.

@@ -12,9 +12,14 @@ from numpy.typing import ArrayLike
 from fedsarsa import _checks
 from fedsarsa._blas import single_threaded
 from fedsarsa.algorithm import FedSARSA, plain
-from fedsarsa.theory.horizons import Mooring, rounds_until
+from fedsarsa.theory.planning_problem import (
+    PlanningProblem,
+    choices,
+    fastest_settings,
+    planning_problem,
+    verdicts,
+)
 from fedsarsa.theory.prediction import noted, predict, vector
-from fedsarsa.theory.scouting import Scene, choices, scene, verdicts
 from fedsarsa.worlds.fleet import Fleet, as_fleet
 
 MOST_STEPS = 1_000_000
@@ -149,24 +154,25 @@ def plan(
     counts = _counts(len(fleet)) if agents is None else _listed("agents", agents, len(fleet))
     periods = _listed("periods", periods, most_steps)
     dim = algo.feature_map(fleet).dim
-    at, said = noted(scene, fleet, algo, None if reference is None else vector("reference", reference, dim))
-    before = float(((at.start - at.reference) ** 2).sum())
+    given = None if reference is None else vector("reference", reference, dim)
+    problem, said = noted(planning_problem, fleet, algo, given)
+    before = float(((problem.start - problem.reference) ** 2).sum())
     if before <= target:
         raise ValueError(f"target must be below the error before training, {before:.6g}, got {target:g}")
     if step_sizes is None:
-        largest = at.largest_step()
+        largest = problem.largest_step()
         sizes = [alpha for alpha in STEP_SIZES if alpha <= largest] or [STEP_SIZES[0]]
     else:
         sizes = [_checks.positive("step_sizes", alpha) for alpha in _sequence("step_sizes", step_sizes)]
-    moorings = _moorings(at, counts)
-    table = choices(at, moorings, sizes, target, most_steps)
-    search = _Search(at, target, most_steps)
+    federations = problem.federations(counts)
+    table = choices(problem, federations, sizes, target, most_steps)
+    search = _Search(problem, target, most_steps)
     while search.answer is None:
         # Settings that reach the target fastest to first order; slower ones where none does in full.
-        settings = _settings(at, moorings, table, periods, target, slack, search.tried)
+        settings = fastest_settings(problem, federations, table, periods, target, slack, search.tried)
         if not settings and not (1 + slack) * float(table["steps"].min()) < most_steps:
             # To first order no other setting does: the way there may be longer or shorter than that.
-            settings = [(n, min(periods), alpha, 0) for n in moorings for alpha in sizes]
+            settings = [(n, min(periods), alpha, 0) for n in federations for alpha in sizes]
             settings = [one for one in settings if one[:3] not in search.tried]
             if not settings:
                 break
@@ -176,12 +182,12 @@ def plan(
         slack = 2 * slack + 1
     if search.answer is None and search.fallback is None:
         search.look_at_all(
-            [(n, min(periods), alpha, 0) for n in reversed(moorings) for alpha in sorted(sizes)[::-1]]
+            [(n, min(periods), alpha, 0) for n in reversed(federations) for alpha in sorted(sizes)[::-1]]
         )
     best = search.answer or search.fallback
     if best is not None:
         best = best._replace(warnings=(*said, *best.warnings))
-        worth = verdicts(at, best.sync_every, sizes, best.steps, most_steps)
+        worth = verdicts(problem, best.sync_every, sizes, best.steps, most_steps)
         return Plan(target, *best, table, worth)
     least = table["least_error"].min("step_size").clip(max=before)
     best_row = int(np.argmin(least.values))
@@ -210,8 +216,8 @@ class _Setting(NamedTuple):
 class _Search:
     """Settings predicted in full: the first that keeps its promise without a warning, or else the fastest."""
 
-    def __init__(self, at: Scene, target: float, most_steps: int) -> None:
-        self.at, self.target, self.most_steps = at, target, most_steps
+    def __init__(self, problem: PlanningProblem, target: float, most_steps: int) -> None:
+        self.problem, self.target, self.most_steps = problem, target, most_steps
         self.tried: set[tuple[int, int, float]] = set()
         self.answer: _Setting | None = None
         self.fallback: _Setting | None = None
@@ -245,8 +251,8 @@ class _Search:
 
     def _predicted(self, agents: int, period: int, alpha: float, most_steps: int) -> _Setting | None:
         """A setting and when it reaches the target; None where it does not, or has no prediction."""
-        at = self.at
-        steps, errors = at.curve(agents, period, alpha, most_steps // period * period)
+        problem = self.problem
+        steps, errors = problem.curve(agents, period, alpha, most_steps // period * period)
         goal = (1 - MARGIN) * self.target
         goal = goal if (errors <= goal).any() else self.target
         if not (errors <= goal).any():
@@ -256,7 +262,7 @@ class _Search:
             warnings.simplefilter("ignore")  # they are the setting's own
             try:
                 prediction = predict(
-                    at.fleet[:agents], at.setting(agents, period, alpha), horizon, at.reference
+                    problem.fleet[:agents], problem.setting(agents, period, alpha), horizon, problem.reference
                 )
             except ValueError:  # it diverges
                 return None
@@ -266,53 +272,6 @@ class _Search:
         if error > self.target:
             return None
         return _Setting(agents, period, alpha, place * period, error, prediction.warnings)
-
-
-def _moorings(at: Scene, counts: Sequence[int]) -> dict[int, Mooring]:
-    """The federation of the first agents, for every number of them that has a federated point."""
-    found, failure = {}, None
-    for agents in counts:
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # `predict` speaks of the setting that is chosen
-                found[agents] = at.moor(agents)
-        except ValueError as error:
-            failure = error
-    if failure is not None and not found:
-        raise failure
-    return found
-
-
-def _settings(
-    at: Scene,
-    moorings: dict[int, Mooring],
-    table: xr.Dataset,
-    periods: Sequence[int],
-    target: float,
-    slack: float,
-    tried: set[tuple[int, int, float]],
-) -> list[tuple[int, int, float, int]]:
-    """Settings (N, K, step size, T), not yet tried, that reach the target within the slack.
-
-    Those with the least communication come first.
-    """
-    fewest = float(table["steps"].min())
-    if np.isinf(fewest):
-        return []
-    allowed = int((1 + slack) * fewest)
-    found = []
-    # Longer rounds never shorten T by much: only what is fast enough at K = 1 is looked at again.
-    for row, column in np.argwhere(table["steps"].values <= allowed).tolist():
-        agents, alpha = int(table["agents"][row]), float(table["step_size"][column])
-        for period in [k for k in periods if k <= allowed] if agents > 1 else [min(periods)]:
-            if (agents, period, alpha) in tried:
-                continue
-            step = moorings[agents].round(alpha, period)
-            rounds, _ = rounds_until(step, at.start, at.reference, target, allowed // period)
-            if np.isfinite(rounds):
-                uploads = agents * int(rounds) if agents > 1 else 0
-                found.append((uploads, int(rounds) * period, agents, period, alpha))
-    return [(agents, period, alpha, steps) for _, steps, agents, period, alpha in sorted(found)[:TRIES]]
 
 
 def _counts(agents: int) -> list[int]:

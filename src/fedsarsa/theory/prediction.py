@@ -12,7 +12,7 @@ to second order in the step size. The order of the effects, for a step size alph
 """
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
@@ -27,12 +27,12 @@ from fedsarsa._blas import single_threaded
 from fedsarsa._checks import Floats
 from fedsarsa.algorithm import FedSARSA, plain
 from fedsarsa.federation.problem import Problem
-from fedsarsa.theory.assumptions import require_smooth
-from fedsarsa.theory.courses import Course, build_field, course
+from fedsarsa.theory.federation_model import FederationModel, federation_model
 from fedsarsa.theory.fixed_points import fixed_point
 from fedsarsa.theory.linearisation import Linearisation, linearise
+from fedsarsa.theory.predicted_moments import PredictedMoments, predict_moments
 from fedsarsa.theory.roots import MeanField
-from fedsarsa.theory.rounds import Field
+from fedsarsa.theory.smoothness import require_smooth
 from fedsarsa.theory.stationary import recurrent_classes
 from fedsarsa.worlds.fleet import Fleet, as_fleet
 
@@ -172,8 +172,8 @@ def predict(
     start = np.zeros(dim) if theta0 is None else vector("theta0", theta0, dim)
     given = None if reference is None else vector("reference", reference, dim)
     require_smooth(algo.policy, fleet.actions)
-    field = build_field(problem)
-    step = _step(problem, field)
+    model = federation_model(problem)
+    step = _step(problem, model)
     if step >= OVERSHOOTS:
         raise ValueError(
             f"step_size must be small enough for a prediction, got {algo.step_size!r}: times the largest "
@@ -182,57 +182,50 @@ def predict(
     target, said = (
         (given, ()) if given is not None else noted(fixed_point, fleet[0], algo.features, algo.policy)
     )
-    way = course(problem, algo, field, start, target)
+    moments = predict_moments(problem, algo, model, start, target)
     every = problem.sync_every or problem.steps
     times = every * np.arange(problem.steps // every + 1)
-    squared = _between(way, times, ((way.mean - target) ** 2).sum(axis=1))
-    variance = _between(way, times, way.variance)
-    bias = float(((way.point - target) ** 2).sum())
+    squared = _between(moments, times, ((moments.mean - target) ** 2).sum(axis=1))
+    variance = _between(moments, times, moments.variance)
+    bias = float(((moments.point - target) ** 2).sum())
     curves = {"mse": squared + variance, "transient": squared - bias, "variance": variance}
     data = xr.Dataset({name: ("t", curve) for name, curve in curves.items()}, coords={"t": times})
-    settled = field.classes.at(way.point)
-    worlds = {w: linearise(field.worlds[w], settled) for w in np.unique(field.members.world).tolist()}
-    slowness = _slowness(problem, field, worlds)
+    settled = model.classes.at(moments.point)
+    worlds = {w: linearise(model.worlds[w], settled) for w in np.unique(model.groups.world).tolist()}
+    slowness = _slowness(problem, model, worlds)
     variable = _largest_share(
-        [*data["variance"].values, way.remaining], [*data["mse"].values, bias + way.remaining]
+        [*data["variance"].values, moments.remaining], [*data["mse"].values, bias + moments.remaining]
     )
-    notes = [
-        *said,
-        *_limit_notes(slowness, step * variable, way.skew, way.bend),
-        *_radius_note(problem.radius, way.projected, variable),
-        *_rest_note(way.settled),
-        *_transient_note(worlds),
-        *_redraw_note(algo),
-    ]
+    notes = (*said, *_notes(problem, moments, worlds, slowness, step, variable))
     for note in notes:
         warnings.warn(note, stacklevel=3)
     return Prediction(
         data=data,
         reference=target,
         bias=bias,
-        floor=bias + way.remaining,
-        point=way.point,
-        federated_point=way.root,
-        covariance=way.covariance,
+        floor=bias + moments.remaining,
+        point=moments.point,
+        federated_point=moments.root,
+        covariance=moments.covariance,
         slowness=slowness,
-        sharpness=way.sharpness,
-        bend=way.bend,
-        warnings=tuple(notes),
-        flow=way.flow,
+        sharpness=moments.sharpness,
+        bend=moments.bend,
+        warnings=notes,
+        flow=moments.flow,
     )
 
 
-def _between(way: Course, times: NDArray[np.int64], curve: Floats) -> Floats:
+def _between(moments: PredictedMoments, times: NDArray[np.int64], curve: Floats) -> Floats:
     """A curve at ``times``, from its values after some steps."""
-    return np.asarray(PchipInterpolator(way.steps, curve)(times)) if len(way.steps) > 1 else curve
+    return np.asarray(PchipInterpolator(moments.steps, curve)(times)) if len(moments.steps) > 1 else curve
 
 
-def _slowness(problem: Problem, field: Field, worlds: dict[int, Linearisation]) -> float:
+def _slowness(problem: Problem, model: FederationModel, worlds: dict[int, Linearisation]) -> float:
     """Largest step size times steps that the chain remembers, of any agent."""
-    who, times = field.members, np.arange(problem.steps)
+    groups, times = model.groups, np.arange(problem.steps)
     largest = np.array([schedule.at(times).max() for schedule in problem.schedules])
     remembered = {w: one.states.remembered for w, one in worlds.items()}
-    pairs = zip(who.world.tolist(), who.schedule, strict=True)
+    pairs = zip(groups.world.tolist(), groups.schedule, strict=True)
     return float(max(largest[s] * remembered[w] for w, s in pairs))
 
 
@@ -241,88 +234,76 @@ def _largest_share(parts: list[float], totals: list[float]) -> float:
     return max(part / total if total > 0 else 0.0 for part, total in zip(parts, totals, strict=True))
 
 
-def _step(problem: Problem, field: Field) -> float:
+def _step(problem: Problem, model: FederationModel) -> float:
     """Largest step size times the largest squared norm of features."""
     times = np.arange(problem.steps)
     largest = max(float(schedule.at(times).max()) for schedule in problem.schedules)
-    return largest * float((field.classes.phi**2).sum(axis=2).max())
+    return largest * float((model.classes.phi**2).sum(axis=2).max())
 
 
-def _limit_notes(slowness: float, step: float, skew: float, bend: float) -> list[str]:
-    """A sentence for every validity check whose limit is passed."""
+def _notes(
+    problem: Problem,
+    moments: PredictedMoments,
+    worlds: dict[int, Linearisation],
+    slowness: float,
+    step: float,
+    variable: float,
+) -> Iterator[str]:
+    """A sentence for every reason why the prediction may be off."""
     off = "and the prediction may be off by more than 10%"
-    checks = (
+    for value, limit, what, so in (
         (
             slowness,
             SLOW,
             "step size x steps that the chain remembers is",
-            f"parameters move while the chain mixes, {off}",
+            "parameters move while the chain mixes",
         ),
         (
-            step,
+            step * variable,
             LARGE,
             "step size x squared features x the variance's share of the error is",
-            f"the variance is known to second order in the step size, {off}",
+            "the variance is known to second order in the step size",
         ),
         (
-            skew,
+            moments.skew,
             SKEWED,
             "temperatures by which Q-values vary x the variance's share of the error are",
-            f"parameters of a policy that varies with them are no Gaussian, {off}",
+            "parameters of a policy that varies with them are no Gaussian",
         ),
         (
-            bend,
+            moments.bend,
             BENT,
             "the noise of the policy changes the curve by a factor of 1 +-",
-            f"it is averaged over a Gaussian around one mean, {off}",
+            "it is averaged over a Gaussian around one mean",
         ),
-    )
-    return [f"{what} {v:.3g}, above {limit:g}: {so}" for v, limit, what, so in checks if v > limit]
-
-
-def _transient_note(worlds: dict[int, Linearisation]) -> list[str]:
-    """Worlds with states that are left for ever, as those of episodes that end."""
-    for world, one in worlds.items():
-        chain = one.states.chain
-        left = len(chain) - sum(len(states) for states in recurrent_classes(chain))
+    ):
+        if value > limit:
+            yield f"{what} {value:.3g}, above {limit:g}: {so}, {off}"
+    if problem.radius is not None and moments.projected > PROJECTED and variable > VARIABLE:
+        yield (
+            f"the central parameter is projected on the ball of radius {problem.radius:g} with a probability "
+            f"of up to {moments.projected:.2g}, and noise makes up to {variable:.0%} of the error: projected "
+            f"noise is taken for a Gaussian, {off}"
+        )
+    if not moments.settled:
+        yield (
+            "where training ends was not found: the floor and the point are those of the last parameters "
+            "that were looked at, not of a root"
+        )
+    for world, one in worlds.items():  # states that are left for ever, as those of episodes that end
+        states = len(one.states.chain)
+        left = states - sum(len(kept) for kept in recurrent_classes(one.states.chain))
         if left:
-            note = (
-                f"{left} of {len(chain)} states are left for ever (world {world}): the theory speaks of "
+            yield (
+                f"{left} of {states} states are left for ever (world {world}): the theory speaks of "
                 "recurrent states, and the floor leaves out what parameters keep from the others"
             )
-            return [note]
-    return []
-
-
-def _redraw_note(algo: FedSARSA) -> list[str]:
-    if not algo.redraw_actions:
-        return []
-    note = (
-        "actions are drawn anew at every step: the prediction is of actions that are carried over, whose "
-        "noise has the same size but other lags"
-    )
-    return [note]
-
-
-def _radius_note(radius: float | None, projected: float, variable: float) -> list[str]:
-    if radius is None or projected <= PROJECTED or variable <= VARIABLE:
-        return []
-    note = (
-        f"the central parameter is projected on the ball of radius {radius:g} with a probability of up to "
-        f"{projected:.2g}, and noise makes up to {variable:.0%} of the error: projected noise is taken for a "
-        "Gaussian, and the prediction may be off by more than 10%"
-    )
-    return [note]
-
-
-def _rest_note(settled: bool) -> list[str]:
-    if settled:
-        return []
-    note = (
-        "where training ends was not found: the floor and the point are those of the last parameters that "
-        "were looked at, not of a root"
-    )
-    return [note]
+            break
+    if problem.step.redraw_actions:
+        yield (
+            "actions are drawn anew at every step: the prediction is of actions that are carried over, whose "
+            "noise has the same size but other lags"
+        )
 
 
 def noted(function: Callable[..., T], *arguments: Any) -> tuple[T, tuple[str, ...]]:

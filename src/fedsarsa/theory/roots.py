@@ -10,7 +10,7 @@ import numpy as np
 
 from fedsarsa._checks import Floats
 from fedsarsa.theory.action_classes import Classes, Dynamics
-from fedsarsa.theory.averages import Points
+from fedsarsa.theory.gaussian_averages import Points
 from fedsarsa.theory.linearisation import linearise
 
 RESIDUAL = 1e-10  # of semi-gradients for rewards of size 1
@@ -178,9 +178,7 @@ class MeanField:
         """Solutions of A theta + b = 0 for random policies, (k, d): near to where such policies lead."""
         rng = np.random.default_rng(0)
         kinds, states, dim = self.classes.phi.shape
-        pi = self.classes.probabilities(
-            rng.normal(scale=10 / self.classes.slope, size=(STARTS, kinds, states))
-        )
+        pi = self.classes.masses(rng.normal(scale=10 / self.classes.slope, size=(STARTS, kinds, states)))
         A, b = np.zeros((STARTS, dim, dim)), np.zeros((STARTS, dim))
         for share, world in zip(self.share, self.worlds, strict=True):
             slope, offset = Points(world, self.classes, b, pi).operators()

@@ -7,10 +7,10 @@ import numpy as np
 from fedsarsa._blas import single_threaded
 from fedsarsa._checks import Floats
 from fedsarsa.algorithm import FedSARSA, plain
-from fedsarsa.theory.assumptions import require_smooth
-from fedsarsa.theory.courses import build_field, late_steps, mean_field
+from fedsarsa.theory.affine import DivergenceError
+from fedsarsa.theory.federation_model import federation_model, limiting_step_sizes, mean_field
 from fedsarsa.theory.roots import end_of_flow
-from fedsarsa.theory.rounds import DivergenceError
+from fedsarsa.theory.smoothness import require_smooth
 from fedsarsa.worlds.fleet import Fleet, as_fleet
 
 
@@ -48,22 +48,22 @@ def round_limit(fleet: Fleet, algo: FedSARSA) -> Floats:
     fleet, algo = as_fleet(fleet), plain(algo)
     require_smooth(algo.policy, fleet.actions)
     problem = algo.problem(fleet, algo.sync_every or 1, runs=1, seed=0)
-    field = replace(build_field(problem), radius=None, noisy=False)
-    theta = mean_field(problem, field).root_from(np.zeros(problem.features.dim))
-    late = late_steps(problem)[0][field.members.schedule]
+    model = replace(federation_model(problem), radius=None, noisy=False)
+    theta = mean_field(problem, model).root_from(np.zeros(problem.features.dim))
+    late = limiting_step_sizes(problem)[0][model.groups.schedule]
     if theta is None or not late.any():
         return _found(theta, algo)
     if problem.sync_every is None:
-        each = [mean_field(problem, field, w).root_from(np.zeros_like(theta)) for w in field.members.world]
-        return np.asarray(field.members.total @ [_found(one, algo) for one in each])
+        each = [mean_field(problem, model, w).root_from(np.zeros_like(theta)) for w in model.groups.world]
+        return np.asarray(model.groups.total @ [_found(one, algo) for one in each])
     still = np.zeros((len(theta), len(theta)))
 
     def moved(point: Floats) -> tuple[Floats, Floats]:
-        one = field.round(field.node(point, still, late), late, late**2)
+        one = model.round(model.node(point, still, late), late, late**2)
         return one.M @ point + one.c - point, one.M - np.eye(len(point))
 
-    flow = mean_field(problem, field)
-    share = min(1.0, float(late.max()) * field.period)  # of the way that a round takes
+    flow = mean_field(problem, model)
+    share = min(1.0, float(late.max()) * model.period)  # of the way that a round takes
     try:
         return _found(end_of_flow(moved, theta, share * flow.residual, flow.longest), algo)
     except DivergenceError:

@@ -1,4 +1,4 @@
-"""The way of the central parameter's mean and covariance, from the start to where they settle.
+"""Follow the central parameter's mean and covariance from the start to the end of training.
 
 Rounds are taken in strides that grow with time, as the error changes ever more slowly. The agents' semi-
 gradients are linearised again at *nodes* along the way. Between two nodes both linearisations count; how far
@@ -14,32 +14,28 @@ from numpy.typing import NDArray
 
 from fedsarsa._checks import Floats
 from fedsarsa.learning.step_sizes import Schedule
+from fedsarsa.theory.affine import Affine, DivergenceError, between
+from fedsarsa.theory.federation_model import AgentGroups, FederationModel, Node
 from fedsarsa.theory.lags import lags
 from fedsarsa.theory.linearisation import linearise
-from fedsarsa.theory.rounds import Affine, DivergenceError, Field, Members, Node, between, limit
 
 GROWTH = 1 / 16  # a stride's share of the rounds since the last jump of the step size
 JUMP = 0.1  # relative change of a step size from one round to the next that starts small strides again
 
-# Linearisation error between two nodes (State.distance); beyond twice this a stretch is taken again in
-# smaller parts. On the way to where a federation settles, which is not drawn, so many times as much will do.
+# Linearisation error between two nodes (Moments.distance); beyond twice this a batch is taken again in
+# smaller parts.
 TOLERANCE = 0.01
-ROUGHLY = 10
 # Nodes after which steps become rougher, with the square of their number, and the most beside the strides.
 FINE, MOST_NODES = 60, 150
-SHORTEN, LENGTHEN = 0.2, 4.0  # how much a stretch may shrink and grow from one to the next
+SHORTEN, LENGTHEN = 0.2, 4.0  # how much a batch may shrink and grow from one to the next
 
-# Distance to the limit of the last node at which a federation has settled, and that it must have in the end.
-SETTLED, NEARLY_SETTLED = 1e-4, 0.02
-SETTLE_STEPS = 40
 ROUNDING = 1e-12  # share of the target's square below which an error is as good as none
-GROWN = 1e6  # how many times its size a parameter's mean square may become before it counts as divergent
 MIXED = 1e-6  # total variation to the stationary distribution at which a start is forgotten
 
 
 @dataclass(frozen=True, eq=False)
 class Stride:
-    """``count`` rounds from round ``start`` on, with each member's mean step size and mean of its square."""
+    """``count`` rounds from round ``start`` on, with each group's mean step size and mean of its square."""
 
     start: int
     count: int
@@ -47,8 +43,10 @@ class Stride:
     square: Floats
 
 
-def strides(schedules: Sequence[Schedule], who: Members, rounds: int, period: int) -> list[Stride]:
-    """All ``rounds`` in strides of powers of two."""
+def split_rounds(
+    schedules: Sequence[Schedule], groups: AgentGroups, rounds: int, period: int
+) -> list[Stride]:
+    """Split all ``rounds`` into strides of powers of two."""
     times = np.arange(rounds * period)
     steps = np.stack([schedule.at(times) for schedule in schedules]).reshape(len(schedules), rounds, period)
     means = steps.mean(axis=2)
@@ -62,14 +60,14 @@ def strides(schedules: Sequence[Schedule], who: Members, rounds: int, period: in
             edge += 1
         reach = max(1, int(GROWTH * (start - edges[edge - 1])))
         count = min(1 << (reach.bit_length() - 1), edges[edge] - start)
-        alpha, square = (sums[:, :, start + count] - sums[:, :, start])[:, who.schedule] / count
+        alpha, square = (sums[:, :, start + count] - sums[:, :, start])[:, groups.schedule] / count
         result.append(Stride(start, count, alpha, square))
         start += count
     return result
 
 
-class State(NamedTuple):
-    """Mean (d,) and covariance (d, d) of the central parameter."""
+class Moments(NamedTuple):
+    """Mean (d,) and covariance (d, d) of the central parameter, or what a start adds to them."""
 
     mean: Floats
     spread: Floats
@@ -83,22 +81,15 @@ class State(NamedTuple):
         error = self.error(target)
         return width(self.spread) ** 2 / error if error > 0 else 0.0
 
-    def distance(self, other: "State", target: Floats) -> float:
+    def distance(self, other: "Moments", target: Floats) -> float:
         """Distance as a share of the error: of means in units of its root, of variances in its own."""
         size = self.error(target) + ROUNDING * float(target @ target) + np.finfo(float).tiny
         apart = float(np.linalg.norm(self.mean - other.mean)) / size**0.5
         return max(apart, abs(float(np.trace(self.spread - other.spread))) / size)
 
 
-class Shift(NamedTuple):
-    """What a start adds to the mean (d,) and to the covariance (d, d) of a stride."""
-
-    mean: Floats
-    spread: Floats
-
-
 @dataclass(frozen=True, eq=False)
-class Track:
+class Trajectory:
     """Mean and variance after some of the rounds.
 
     Attributes
@@ -109,7 +100,7 @@ class Track:
         Mean of the central parameter.
     variance : (n,)
         Trace of its covariance.
-    end : State
+    end : Moments
         Mean and covariance at the end.
     node : Node or None
         The last node; None without rounds.
@@ -124,12 +115,12 @@ class Track:
     round: NDArray[np.int64]
     mean: Floats
     variance: Floats
-    end: State
+    end: Moments
     node: Node | None
     sharpness: float
     projected: float
     skew: float
-    nodes: tuple[tuple[int, State, Node], ...]
+    nodes: tuple[tuple[int, Moments, Node], ...]
 
     def errors(self, target: Floats) -> Floats:
         """Mean of ||theta-bar - target||^2 after each of the rounds, (n,)."""
@@ -137,37 +128,37 @@ class Track:
 
 
 @np.errstate(over="ignore", invalid="ignore")  # the next node finds what is not finite
-def follow(field: Field, theta: Floats, way: Sequence[Stride], target: Floats) -> Track:
-    """The way from ``theta`` to the end of the last stride; errors are measured to ``target``."""
-    state = State(theta, np.zeros((len(theta), len(theta))))
-    todo = list(zip(way, startup(field, theta, way), strict=True))[::-1]
+def follow(model: FederationModel, theta: Floats, strides: Sequence[Stride], target: Floats) -> Trajectory:
+    """Follow the moments from ``theta`` to the end of the last stride; errors are measured to ``target``."""
+    state = Moments(theta, np.zeros((len(theta), len(theta))))
+    todo = list(zip(strides, startup(model, theta, strides), strict=True))[::-1]
     states, rounds, skew, tries = [state], [0], 0.0, 0
-    nodes: list[tuple[int, State, Node]] = []
-    node = field.node(*state, way[0].alpha) if way else None
-    reach, fine = 1.0, max(FINE, len(way) / 3)
+    nodes: list[tuple[int, Moments, Node]] = []
+    node = model.node(*state, strides[0].alpha) if strides else None
+    reach, fine = 1.0, max(FINE, len(strides) / 3)
     while todo:
         assert node is not None
-        stretch = _stretch(todo, reach)
-        walk = _Walk(field, node, state, stretch, target)
-        # The longer the way, the rougher its steps: it must end, also where noise makes it sway for ever.
-        walk.error /= max(1.0, tries / fine) ** 2
+        batch = _next_batch(todo, reach)
+        segment = Segment(model, node, state, batch, target)
+        # The more nodes, the rougher the steps: this must end, also where noise makes the mean sway for ever.
+        segment.error /= max(1.0, tries / fine) ** 2
         tries += 1
-        if tries > MOST_NODES + len(way):
+        if tries > MOST_NODES + len(strides):
             raise DivergenceError
-        if not walk.error <= 2 and (len(stretch) > 1 or stretch[0][0].count > 1):
-            reach = walk.reach
-            if len(stretch) == 1:
-                todo[-1:] = _halves(*stretch[0])[::-1]
+        if not segment.error <= 2 and (len(batch) > 1 or batch[0][0].count > 1):
+            reach = segment.reach
+            if len(batch) == 1:
+                todo[-1:] = _halves(*batch[0])[::-1]
             continue
-        if walk.ahead is None:
+        if segment.ahead is None:
             raise DivergenceError
-        del todo[-len(stretch) :]
-        states += walk.states
-        rounds += [stride.start + stride.count for stride, _ in stretch]
-        state, node, reach = walk.states[-1], walk.ahead, walk.reach
+        del todo[-len(batch) :]
+        states += segment.states
+        rounds += [stride.start + stride.count for stride, _ in batch]
+        state, node, reach = segment.states[-1], segment.ahead, segment.reach
         nodes.append((rounds[-1], state, node))
         skew = max(skew, node.sharpness * state.variable(target))
-    return Track(
+    return Trajectory(
         np.array(rounds),
         np.array([one.mean for one in states]),
         np.array([width(one.spread) ** 2 for one in states]),
@@ -180,43 +171,43 @@ def follow(field: Field, theta: Floats, way: Sequence[Stride], target: Floats) -
     )
 
 
-class _Walk:
-    """One stretch of strides from a node: predicted with that node, corrected with the one at its end."""
+class Segment:
+    """One batch of strides from a node: predicted with that node, corrected with the one at its end."""
 
     def __init__(
         self,
-        field: Field,
+        model: FederationModel,
         node: Node,
-        state: State,
-        stretch: Sequence[tuple[Stride, Shift]],
+        state: Moments,
+        batch: Sequence[tuple[Stride, Moments]],
         target: Floats,
     ) -> None:
         self.ahead: Node | None = None
         self.error = np.inf
-        self.rounds = sum(stride.count for stride, _ in stretch)
-        *_, predicted = advance(lambda *steps: field.round(node, *steps), state, stretch)
+        self.rounds = sum(stride.count for stride, _ in batch)
+        *_, predicted = advance(lambda *steps: model.round(node, *steps), state, batch)
         try:
-            ahead = self.ahead = field.node(*predicted, stretch[-1][0].alpha, node)
+            ahead = self.ahead = model.node(*predicted, batch[-1][0].alpha, node)
         except DivergenceError:
             return
 
         def corrected(*steps: Floats) -> Affine:
-            maps = field.round(node, *steps), field.round(ahead, *steps)
+            maps = model.round(node, *steps), model.round(ahead, *steps)
             return between(maps, (state.mean, predicted.mean))
 
-        self.states = list(advance(corrected, state, stretch))
+        self.states = list(advance(corrected, state, batch))
         self.error = self.states[-1].distance(predicted, target) / TOLERANCE
         if self.rounds == 1:  # a round begins at the node: its own map is the right one
             self.states = [predicted]
 
     @property
     def reach(self) -> float:
-        """Rounds that the next stretch should have."""
+        """Rounds that the next batch should have."""
         error = self.error if np.isfinite(self.error) else np.inf
         return self.rounds * float(np.clip(0.9 / max(error, 1e-9) ** 0.5, SHORTEN, LENGTHEN))
 
 
-def _stretch(todo: Sequence[tuple[Stride, Shift]], reach: float) -> list[tuple[Stride, Shift]]:
+def _next_batch(todo: Sequence[tuple[Stride, Moments]], reach: float) -> list[tuple[Stride, Moments]]:
     """The next strides of ``todo``, which is reversed: about ``reach`` rounds with nearly one step size."""
     result = [todo[-1]]
     first, rounds = todo[-1][0], todo[-1][0].count
@@ -228,61 +219,14 @@ def _stretch(todo: Sequence[tuple[Stride, Shift]], reach: float) -> list[tuple[S
     return result
 
 
-def _halves(stride: Stride, shift: Shift) -> list[tuple[Stride, Shift]]:
+def _halves(stride: Stride, shift: Moments) -> list[tuple[Stride, Moments]]:
     """A stride in two parts."""
     count = stride.count // 2
-    still = Shift(np.zeros_like(shift.mean), np.zeros_like(shift.spread))
+    still = Moments(np.zeros_like(shift.mean), np.zeros_like(shift.spread))
     return [
         (replace(stride, count=count), shift),
         (replace(stride, start=stride.start + count, count=stride.count - count), still),
     ]
-
-
-@dataclass(frozen=True, eq=False)
-class Goal:
-    """Where mean and covariance settle, and the skew there (``Track.skew``).
-
-    ``settled`` is False where no end was found: then the nearest.
-    """
-
-    state: State
-    settled: bool
-    skew: float = 0.0
-
-
-@np.errstate(over="ignore", invalid="ignore")
-def settle(field: Field, state: State, node: Node | None, alpha: Floats, target: Floats) -> Goal:
-    """Where a federation with constant step sizes ``alpha`` (m,) settles that has come to ``state``."""
-    node = field.node(*state, alpha, node)
-    still = Shift(np.zeros_like(state.mean), np.zeros_like(state.spread))
-    best, nearest, count = state, np.inf, 1.0
-    size = state.error(target) + float(target @ target)
-    for _ in range(SETTLE_STEPS):
-        try:
-            end = State(*limit(field.round(node, alpha, alpha**2), state.mean))
-        except DivergenceError:
-            end = None
-        apart = np.inf if end is None else end.distance(state, target)
-        if apart < nearest:
-            assert end is not None
-            best, nearest = end, apart
-        if apart <= SETTLED:
-            break
-        walk = _Walk(field, node, state, [(Stride(0, int(count), alpha, alpha**2), still)], target)
-        if walk.ahead is not None and (walk.error <= ROUGHLY or count < 2):
-            ahead = walk.states[-1]
-            if apart > nearest:  # the way to the limit overshoots
-                ahead = State((state.mean + ahead.mean) / 2, (state.spread + ahead.spread) / 2)
-                node = field.node(*ahead, alpha, walk.ahead)
-            else:
-                node = walk.ahead
-            state = ahead
-        elif count < 2:
-            break
-        count = min(max(1.0, walk.reach * ROUGHLY**0.5), 1e15)
-        if not state.error(target) <= GROWN * size:
-            raise DivergenceError
-    return Goal(best, nearest <= NEARLY_SETTLED, node.sharpness * best.variable(target))
 
 
 def width(spread: Floats) -> float:
@@ -296,12 +240,12 @@ def same(left: Floats, right: Floats) -> bool:
 
 
 def advance(
-    one_round: Callable[[Floats, Floats], Affine], state: State, stretch: Sequence[tuple[Stride, Shift]]
-) -> Iterator[State]:
+    one_round: Callable[[Floats, Floats], Affine], state: Moments, batch: Sequence[tuple[Stride, Moments]]
+) -> Iterator[Moments]:
     """Mean and covariance after each stride; ``one_round`` gives the map of a round for its step sizes."""
     powers: dict[int, Affine] = {}
-    alpha = np.full_like(stretch[0][0].alpha, np.nan)
-    for stride, shift in stretch:
+    alpha = np.full_like(batch[0][0].alpha, np.nan)
+    for stride, shift in batch:
         if not same(stride.alpha, alpha):
             alpha = stride.alpha
             powers = {1: one_round(alpha, stride.square)}
@@ -310,7 +254,7 @@ def advance(
         mean, spread = powers[stride.count].moved(*state)
         if shift.spread.any():
             spread = _positive(spread + shift.spread)
-        state = State(mean + shift.mean, spread)
+        state = Moments(mean + shift.mean, spread)
         yield state
 
 
@@ -323,29 +267,31 @@ def _positive(spread: Floats) -> Floats:
     return positive
 
 
-def startup(field: Field, theta: Floats, way: Sequence[Stride]) -> list[Shift]:
-    """What each stride has of the start: first states not yet stationary, and no noise before them."""
-    point, who = field.classes.at(theta), field.members
-    shifts = np.zeros((len(way), len(theta)))
-    spreads = np.zeros((len(way), len(theta), len(theta)))
-    for w in np.unique(who.world).tolist():
-        here = linearise(field.worlds[w], point)
-        states, law = here.states, field.worlds[w].initial
-        for place, stride in enumerate(way):
+def startup(model: FederationModel, theta: Floats, strides: Sequence[Stride]) -> list[Moments]:
+    """What the start adds to each stride: first states not yet stationary, and no noise before them."""
+    point, groups = model.classes.at(theta), model.groups
+    shifts = np.zeros((len(strides), len(theta)))
+    spreads = np.zeros((len(strides), len(theta), len(theta)))
+    for w in np.unique(groups.world).tolist():
+        here = linearise(model.worlds[w], point)
+        states, law = here.states, model.worlds[w].initial
+        for place, stride in enumerate(strides):
             if np.abs(law - states.eta).sum() <= MIXED:
                 break
-            steps = stride.count * field.period
+            steps = stride.count * model.period
             after = law
             if steps < len(law):
                 for _ in range(steps):
                     after = after @ states.chain
             else:
                 after = law @ np.linalg.matrix_power(states.chain, steps)
-            mine = who.world == w
-            shifts[place] += (who.total[mine] @ stride.alpha[mine]) * ((law - after) @ here.U)
+            mine = groups.world == w
+            shifts[place] += (groups.total[mine] @ stride.alpha[mine]) * ((law - after) @ here.U)
             law = after
-        for j in np.flatnonzero(who.world == w) if way else ():
-            lost = lags(here, way[0].alpha[j]).missing([stride.count * field.period for stride in way])
+        for j in np.flatnonzero(groups.world == w) if strides else ():
+            lost = lags(here, strides[0].alpha[j]).missing(
+                [stride.count * model.period for stride in strides]
+            )
             for place, missing in enumerate(lost):
-                spreads[place] -= who.square[j] * way[place].square[j] * missing
-    return [Shift(*both) for both in zip(shifts, spreads, strict=True)]
+                spreads[place] -= groups.square[j] * strides[place].square[j] * missing
+    return [Moments(*both) for both in zip(shifts, spreads, strict=True)]

@@ -9,8 +9,8 @@ import numpy as np
 from fedsarsa import theory
 from fedsarsa._checks import Floats
 from fedsarsa.algorithm import FedSARSA
-from fedsarsa.theory.assumptions import LEAST_SIGMA
-from fedsarsa.theory.constants import Constants
+from fedsarsa.theory.mixing import LEAST_SIGMA
+from fedsarsa.theory.paper_constants import Constants
 from fedsarsa.worlds import paper
 
 

@@ -10,11 +10,11 @@ from fedsarsa import _checks
 from fedsarsa._blas import single_threaded
 from fedsarsa._checks import Floats
 from fedsarsa.algorithm import FedSARSA, plain
-from fedsarsa.theory.constants import Constants, compute
-from fedsarsa.theory.courses import pulls
 from fedsarsa.theory.error_bounds import of_errors
+from fedsarsa.theory.federation_model import effective_weights
 from fedsarsa.theory.fixed_points import federated_point
 from fedsarsa.theory.inequality import Bound
+from fedsarsa.theory.paper_constants import Constants, compute
 from fedsarsa.theory.perturbation_bounds import of_fixed_points, of_worlds
 from fedsarsa.worlds.finite import FiniteMDP
 from fedsarsa.worlds.fleet import Fleet, as_fleet
@@ -67,7 +67,7 @@ def bounds(
         raise ValueError(f"theta0 must have shape ({dim},), got {start.shape}")
     constants = compute(fleet, algo, steps)
     try:
-        weights = pulls(algo.problem(fleet, steps, runs=1, seed=0))
+        weights = effective_weights(algo.problem(fleet, steps, runs=1, seed=0))
         federated: Floats | None = federated_point(fleet, algo.features, algo.policy, weights)
     except ValueError:  # the row of the federated point says that there is none
         federated = None

@@ -97,7 +97,7 @@ class Points:
         count, states = len(theta), world.kernel.shape[2]
         flat = self.phi.reshape(-1, self.phi.shape[2])
         self.q = (theta @ flat.T).reshape(count, -1, states)
-        self.pi = classes.probabilities(self.q) if pi is None else pi
+        self.pi = classes.masses(self.q) if pi is None else pi
         chain = (self.pi.transpose(2, 0, 1) @ world.kernel.transpose(1, 0, 2)).transpose(1, 0, 2)
         self.system = np.eye(states) - chain + 1 / states
         uniform = np.full((count, states, 1), 1 / states)

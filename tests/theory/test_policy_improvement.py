@@ -9,7 +9,7 @@ from scipy import stats
 import fedsarsa as fs
 from fedsarsa import engines
 from fedsarsa.federation.state import first_state
-from fedsarsa.theory.candidates import among_draws
+from fedsarsa.theory.policy_improvement import among_draws
 from tests.worlds_of_tests import dense
 
 POLICIES = [

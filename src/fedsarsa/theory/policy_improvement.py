@@ -19,7 +19,7 @@ from fedsarsa._checks import Floats
 from fedsarsa.algorithm import FedSARSA, checked
 from fedsarsa.federation.spaces import EpisodicFleet, any_fleet
 from fedsarsa.learning.policies import EpsilonGreedy, FixedPolicy, Greedy, Policy, Softmax
-from fedsarsa.theory.assumptions import lipschitz
+from fedsarsa.theory.smoothness import lipschitz
 
 # Step and reach of the trapezoidal rule in log t; the integrand is analytic and dies out doubly
 # exponentially to the right, so that steps of a quarter leave rounding alone.

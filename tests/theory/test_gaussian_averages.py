@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 import fedsarsa as fs
-from fedsarsa.theory.averages import Points, average, gaussian_points, projected
-from fedsarsa.theory.courses import build_field
+from fedsarsa.theory.federation_model import federation_model
+from fedsarsa.theory.gaussian_averages import Points, average, gaussian_points, projected
 from fedsarsa.theory.linearisation import linearise
 from tests.theory.against_training import small_fleet
 
@@ -13,8 +13,8 @@ def world(policy, reward="state", seed=0):
     shape = {"state": 8, "pair": (8, 4), "next": (8, 4, 8)}[reward]
     mdp = fs.FiniteMDP(rng.dirichlet(np.ones(8), size=(4, 8)), rng.normal(size=shape), 0.7)
     algo = fs.FedSARSA(fs.ModuloFeatures(3, 2), policy)
-    field = build_field(algo.problem(fs.Fleet([mdp]), 1, runs=1, seed=0))
-    return field.worlds[0], field.classes
+    model = federation_model(algo.problem(fs.Fleet([mdp]), 1, runs=1, seed=0))
+    return model.worlds[0], model.classes
 
 
 @pytest.mark.parametrize("dim", [1, 2, 7, 25, 60])
@@ -105,9 +105,9 @@ def test_far_outside_only_the_direction_is_left():
 def test_large_worlds_are_averaged_as_small_ones_are():
     """Every branch of a prediction is continuous: averaging a flat policy changes next to nothing."""
     algo = fs.FedSARSA(fs.ModuloFeatures(4, 3), fs.Softmax(500.0), 0.01)
-    field = build_field(algo.problem(small_fleet(1), 1, runs=1, seed=0))
+    model = federation_model(algo.problem(small_fleet(1), 1, runs=1, seed=0))
     theta = np.ones(12)
-    here = linearise(field.worlds[0], field.classes.at(theta))
-    found = average(field.worlds[0], field.classes, theta, 0.01 * np.eye(12))
+    here = linearise(model.worlds[0], model.classes.at(theta))
+    found = average(model.worlds[0], model.classes, theta, 0.01 * np.eye(12))
     np.testing.assert_allclose(found.g, here.g, atol=1e-6)
     np.testing.assert_allclose(found.noise, here.noise + here.shaken(0.01 * np.eye(12)), rtol=0.02, atol=1e-4)

@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 
 import fedsarsa as fs
-from fedsarsa.theory import constants
-from fedsarsa.theory import contraction as contraction_module
-from fedsarsa.theory.contraction import contraction
+from fedsarsa.theory import constants, paper_constants
 from fedsarsa.theory.operators import operators
+from fedsarsa.theory.paper_constants import contraction
 from tests.theory.random_fleets import random_features, random_fleet
 
 GAMMA = 0.5
@@ -223,7 +222,7 @@ def test_contraction_of_many_parameters(monkeypatch, discount):
         table = random_features(rng, 6, 5, kind).on(6, 5)
         each = [operators(mdp, table, pi) for mdp in fleet]
         dense = contraction(each)
-        monkeypatch.setattr(contraction_module, "DENSE", 0)
+        monkeypatch.setattr(paper_constants, "DENSE", 0)
         np.testing.assert_allclose(contraction(each)[0], dense[0], rtol=1e-9)
         monkeypatch.undo()
 

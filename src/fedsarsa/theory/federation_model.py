@@ -19,10 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedsarsa._checks import Floats
-from fedsarsa.theory.action_classes import Classes, Dynamics
-from fedsarsa.theory.averages import average, projected
+from fedsarsa.federation.problem import Problem
+from fedsarsa.theory.action_classes import Classes, Dynamics, classes, dynamics
+from fedsarsa.theory.affine import Affine, DivergenceError, mean_spread
+from fedsarsa.theory.gaussian_averages import average, projected
 from fedsarsa.theory.lags import lags
 from fedsarsa.theory.linearisation import Linearisation, linearise
+from fedsarsa.theory.roots import MeanField
 
 # A world is averaged over the spread of its parameter where Q-values vary by more than this many
 # temperatures, or where multiplicative noise is more than this share of the noise. Else it is taken at the
@@ -35,18 +38,16 @@ FAINT = 0.03
 FIRST_BLOCK = 0.25
 BLOCK_TOLERANCE = 0.03
 SHORTEN, LENGTHEN = 0.2, 4.0
-# Share of its size by which the last of ever more rounds may move a limit, and how often they are doubled:
-# what rests on actions that are not chosen once in 1e15 rounds stays where it is.
-LAST, DOUBLINGS = 1e-13, 50
-
-
-class DivergenceError(ValueError):
-    """The prediction is not finite."""
+# Work that a prediction may take: groups of agents times d^3.
+WORK = 40 * 200**3
+# A schedule whose step size falls below this share of its first is taken to vanish.
+VANISHED = 1e-9
+LATE = 2**53
 
 
 @dataclass(frozen=True, eq=False)
-class Members:
-    """Agents with the same world, schedule and weight are one member.
+class AgentGroups:
+    """Agents with the same world, schedule and weight are one group.
 
     Attributes
     ----------
@@ -64,57 +65,29 @@ class Members:
     total: Floats
     square: Floats
 
+    def average(self, local: Affine) -> Affine:
+        """The server's average of agents that follow the map of their group."""
+        M, Q = np.tensordot(self.total, local.M, 1), np.tensordot(self.square, local.Q, 1)
+        return Affine(M, self.total @ local.c, Q)
 
-def members(world_of: NDArray[np.int64], schedule_of: NDArray[np.int64], weights: Floats) -> Members:
-    """The members of a fleet."""
+
+def agent_groups(world_of: NDArray[np.int64], schedule_of: NDArray[np.int64], weights: Floats) -> AgentGroups:
+    """Group the agents of a fleet."""
     found: dict[tuple[int, int, float], int] = {}
     for key in zip(world_of.tolist(), schedule_of.tolist(), weights.tolist(), strict=True):
         found[key] = found.get(key, 0) + 1
     world, schedule, weight = (np.array(column) for column in zip(*found, strict=True))
     count = np.array(list(found.values()))
-    return Members(world, schedule, weight, count * weight, count * weight**2)
-
-
-@dataclass(frozen=True, eq=False)
-class Affine:
-    """theta -> M theta + c + noise of covariance Q; leading axes are members."""
-
-    M: Floats
-    c: Floats
-    Q: Floats
-
-    def then(self, other: "Affine") -> "Affine":
-        """First this map, then the other."""
-        mean, spread = other.moved(self.c, self.Q)
-        return Affine(other.M @ self.M, mean, spread)
-
-    @np.errstate(over="ignore", invalid="ignore")  # unstable maps grow without bound; their users look
-    def power(self, count: int) -> "Affine":
-        """The map applied ``count`` times, at least once."""
-        result, square = None, self
-        while True:
-            if count & 1:
-                result = square if result is None else result.then(square)
-            count >>= 1
-            if not count:
-                assert result is not None
-                return result
-            square = square.then(square)
-
-    @np.errstate(over="ignore", invalid="ignore")
-    def moved(self, mean: Floats, spread: Floats) -> tuple[Floats, Floats]:
-        """Mean and covariance after the map."""
-        turned = np.swapaxes(self.M, -1, -2)
-        return (self.M @ mean[..., None])[..., 0] + self.c, self.M @ spread @ turned + self.Q
+    return AgentGroups(world, schedule, weight, count * weight, count * weight**2)
 
 
 class Block(NamedTuple):
-    """Every member during some local steps, around its own mean.
+    """Every group during some local steps, around its own mean.
 
     Attributes
     ----------
     theta, g, memory : (m, d)
-        Each member's mean; its mean-path semi-gradient; memory per unit of step size.
+        Each group's mean; its mean-path semi-gradient; memory per unit of step size.
     J, noise : (m, d, d)
         Jacobian, and covariance of the noise with its lags at a parameter that is itself spread.
     """
@@ -146,8 +119,8 @@ class Node:
 
 
 @dataclass(frozen=True, eq=False)
-class Field:
-    """What moves the central parameter: worlds, members, local steps per round, and the projection.
+class FederationModel:
+    """What moves the central parameter: worlds, groups, local steps per round, and the projection.
 
     Attributes
     ----------
@@ -159,7 +132,7 @@ class Field:
 
     classes: Classes
     worlds: Sequence[Dynamics]
-    members: Members
+    groups: AgentGroups
     period: int
     radius: float | None = None
     noisy: bool = True
@@ -175,7 +148,7 @@ class Field:
         DivergenceError
             Mean or covariance are not finite, or do not stay so within a round.
         """
-        count = len(self.members.world)
+        count = len(self.groups.world)
         mean, own = np.tile(theta, (count, 1)), np.tile(spread, (count, 1, 1))
         nearby = None if last is None else last.blocks[0]
         left, steps = self.period, max(1, int(FIRST_BLOCK / float(alpha.max())))
@@ -207,13 +180,13 @@ class Field:
     def _block(
         self, count: int, mean: Floats, spread: Floats, alpha: Floats, nearby: Block | None
     ) -> tuple[Block, float]:
-        """Members at their own means (m, d) and covariances (m, d, d), and their sharpness."""
+        """AgentGroups at their own means (m, d) and covariances (m, d, d), and their sharpness."""
         _finite(mean, spread)
-        who, largest = self.members, 0.0
+        groups, largest = self.groups, 0.0
         g, memory = np.empty((2, *mean.shape))
         J, noise = np.empty((2, *spread.shape))
         seen: dict[tuple[int, bytes], Linearisation] = {}
-        for j, w in enumerate(who.world.tolist()):
+        for j, w in enumerate(groups.world.tolist()):
             world, key = self.worlds[w], (w, mean[j].tobytes())
             if key not in seen:
                 seen = {key: linearise(world, self.classes.at(mean[j]))}  # large: the last one alone is kept
@@ -225,11 +198,11 @@ class Field:
             # Within a round an agent's parameter is spread more widely than the central one at its start.
             slope, size = (here.J, lagged + shaken) if nearby is None else (nearby.J[j], nearby.noise[j])
             step = Affine(np.eye(len(slope)) + alpha[j] * slope, np.zeros_like(here.g), alpha[j] ** 2 * size)
-            (own,) = _finite(_mean_spread(step, spread[j], count))
+            (own,) = _finite(mean_spread(step, spread[j], count))
             widest = max(float(((here.point.phi @ own) * here.point.phi).sum(axis=2).max()), 0.0)
             sharpness = self.classes.slope * widest**0.5
             largest = max(largest, sharpness)
-            memory[j] = here.memory(who.weight[j], self.period)
+            memory[j] = here.memory(groups.weight[j], self.period)
             shaken = here.shaken(own)
             flat = sharpness <= FLAT and np.trace(shaken) <= FAINT * np.trace(lagged)
             if flat or not self.averaged:
@@ -245,23 +218,52 @@ class Field:
         ``alpha`` and ``square`` (m,) are the means of the step sizes and of their squares over the round.
         """
         first, *others = (_local(block, alpha, square).power(block.steps) for block in node.blocks)
-        local = reduce(Affine.then, others, first)
-        total, squares = self.members.total, self.members.square
-        central = Affine(np.tensordot(total, local.M, 1), total @ local.c, np.tensordot(squares, local.Q, 1))
+        central = self.groups.average(reduce(Affine.then, others, first))
         return central if node.projection is None else central.then(node.projection)
 
 
-def between(maps: tuple[Affine, Affine], ends: tuple[Floats, Floats]) -> Affine:
-    """One round on the way between two points (d,), from the maps that were linearised at each of them.
+def federation_model(problem: Problem) -> FederationModel:
+    """Build the model of a training problem; without synchronisation every agent counts alike."""
+    fleet, agents = problem.fleet, problem.agents
+    weights = np.full(agents, 1 / agents) if problem.sync_every is None else problem.weights
+    kinds = classes(problem.features, problem.policy, fleet.states, fleet.actions)
+    groups = agent_groups(fleet.world_of, problem.schedule_of, weights)
+    largest = int((WORK / len(groups.world)) ** (1 / 3) + 1e-9)
+    if problem.features.dim > largest:
+        raise ValueError(
+            f"features must have at most {largest} parameters for a prediction with {len(groups.world)} "
+            f"different agents, got {problem.features.dim}: matrices of that size would take too long"
+        )
+    # Averaging one agent is the identity: without projections its K means nothing.
+    period = problem.sync_every if problem.sync_every and (agents > 1 or problem.radius) else 1
+    radius = problem.radius if problem.sync_every else None
+    return FederationModel(kinds, [dynamics(world, kinds) for world in fleet.worlds], groups, period, radius)
 
-    With M the mean of both slopes, the mean of both maps errs by H h^3 / 6 on a way of length h along which
-    the slope changes by H h, and the secant through their values at both ends by -H h^3 / 12: two secants and
-    one mean leave a fourth-order error.
+
+def limiting_step_sizes(problem: Problem) -> tuple[Floats, Floats]:
+    """Every schedule's step size in the long run, 0 where it vanishes; and the share of a pull it gives.
+
+    Where all step sizes vanish, their ratios still decide how much each agent pulls.
     """
-    M = (maps[0].M + maps[1].M) / 2
-    mean = (maps[0].c + maps[1].c) / 2
-    secant = sum(one.M @ end + one.c - M @ end for one, end in zip(maps, ends, strict=True)) / 2
-    return Affine(M, (mean + 2 * secant) / 3, (maps[0].Q + maps[1].Q) / 2)
+    first, last = (np.array([s.at(np.array([t]))[0] for s in problem.schedules]) for t in (0, LATE))
+    alpha = np.where(last > VANISHED * first, last, 0.0)
+    return alpha, alpha if alpha.any() else last
+
+
+def effective_weights(problem: Problem) -> Floats:
+    """How much each agent weighs in the federated point, (N,): by server weight and late step size."""
+    pull = problem.weights * limiting_step_sizes(problem)[1][problem.schedule_of]
+    return np.asarray(pull / pull.sum())
+
+
+def mean_field(problem: Problem, model: FederationModel, world: int | None = None) -> MeanField:
+    """The agents' averaged semi-gradient, by server weight and late step size; or that of one world."""
+    groups = model.groups
+    late = limiting_step_sizes(problem)[1][groups.schedule]
+    pull = np.bincount(groups.world, groups.total * late, len(model.worlds))
+    if world is not None:
+        pull = np.eye(len(model.worlds))[world]
+    return MeanField(model.classes, model.worlds, pull / pull.sum())
 
 
 def _joined(start: Block, end: Block) -> Block:
@@ -283,7 +285,7 @@ def _joined(start: Block, end: Block) -> Block:
 
 
 def _local(block: Block, alpha: Floats, square: Floats) -> Affine:
-    """One local step of every member: theta + alpha (g + J (theta - mean) + alpha memory) + noise."""
+    """One local step of every group: theta + alpha (g + J (theta - mean) + alpha memory) + noise."""
     origin = block.g + alpha[:, None] * block.memory - (block.J @ block.theta[..., None])[..., 0]
     step = alpha[:, None, None] * block.J
     return Affine(np.eye(step.shape[-1]) + step, alpha[:, None] * origin, square[:, None, None] * block.noise)
@@ -293,35 +295,3 @@ def _finite(*arrays: Floats) -> tuple[Floats, ...]:
     if not all(np.isfinite(array).all() for array in arrays):
         raise DivergenceError
     return arrays
-
-
-def _mean_spread(step: Affine, spread: Floats, period: int) -> Floats:
-    """Mean over a round of an agent's covariance (d, d), ``spread`` at its start; ``step`` is one step."""
-    # With X_k the covariance after k steps, X_{n + k} = M^n X_k M^n' + Q_n: sums over k double as maps do.
-    total, done, count = spread, step, 1
-    for bit in bin(period)[3:]:
-        total = total + done.M @ total @ done.M.T + count * done.Q
-        done, count = done.then(done), 2 * count
-        if bit == "1":
-            total = spread + step.M @ total @ step.M.T + count * step.Q
-            done, count = done.then(step), count + 1
-    return total / period
-
-
-def limit(step: Affine, theta: Floats) -> tuple[Floats, Floats]:
-    """Where mean and covariance settle under a map that is applied ever again, from ``theta``.
-
-    By squaring the map: directions that it never moves (features never visited) stay where they are.
-    """
-    spread = step.Q
-    for _ in range(DOUBLINGS):
-        with np.errstate(over="ignore", invalid="ignore"):
-            after = step.M @ theta + step.c
-            wider = step.Q + step.M @ spread @ step.M.T
-            moved, widened = np.abs(after - theta).max(), np.abs(wider - spread).max()
-            theta, spread, step = after, wider, step.then(step)
-        if not (np.isfinite(moved) and np.isfinite(widened)):
-            raise DivergenceError
-        if moved <= LAST * np.abs(theta).max() and widened <= LAST * np.abs(spread).max():
-            break
-    return theta, spread
