@@ -172,8 +172,9 @@ def sweep(
             command = shlex.join(["fedsarsa", "sweep", str(config), "--out", str(out), *where])
             console.print(f"interrupted; go on with: {command}")
             raise typer.Exit(130) from None
-        console.print(summary.table(work, outcomes))
-        console.print(f"wrote {summary.write(work, outcomes)}, and a history per cell")
+        rows = summary.rows(work, outcomes)
+        console.print(summary.table(rows))
+        console.print(f"wrote {summary.write(rows, out)}, and a history per cell")
 
 
 @app.command()
