@@ -156,11 +156,12 @@ def test_behaviour_of_each_agent():
             "constant or linear-decay or piecewise-decay, got 'linear'; did you mean 'linear-decay'?",
         ),
         ({"step_size": [{"kind": "constant", "valu": 1.0}]}, "did you mean 'value'?; valid: kind, value"),
+        ({"step_size": [[0.1]]}, "step_size.list.0: expected a number or a table with a kind, got [0.1]"),
         ({"actions": {"count": 3}}, "algorithm.actions: expected a table with a kind, got {'count': 3}"),
         ({"behaviour": {"p": 3}}, "algorithm.behaviour.fixed.p: unknown key; did you mean 'pi'?"),
         ({"behaviour": [{"q": 3}]}, "algorithm.behaviour.list.0.q: unknown key; valid: kind, pi"),
         ({"behaviour": {"kind": "softmax"}}, "algorithm.behaviour.kind: expected fixed, got 'softmax'"),
-        ({"behaviour": 3}, "algorithm.behaviour: expected a table or a list, got 3"),
+        ({"behaviour": 3}, "algorithm.behaviour: expected a list or a table with a kind, got 3"),
         ({"features": {"kind": "tabular"}}, "algorithm.features.tabular.file: Field required"),
     ],
 )

@@ -15,10 +15,10 @@ from fedsarsa.algorithm import FedSARSA
 from fedsarsa.experiments.algorithm_sections import SHAPES, Algorithm
 from fedsarsa.experiments.continuous import ControlSection, GymSection, GymTablesSection
 from fedsarsa.experiments.section import (
-    Agents,
     Count,
     DerivedSection,
     File,
+    PositiveCount,
     Section,
     Seed,
     Steps,
@@ -35,13 +35,13 @@ LARGE = 0.5  # GiB of worlds that take long to make
 
 LEVEL = Annotated[float, Field(ge=0, le=2)]
 LIMITS = {
-    "agents": Agents,
+    "agents": PositiveCount,
     "eps_p": LEVEL,
     "eps_r": LEVEL,
     "seed": Seed,
     "scheme": Literal[paper.SCHEMES],
     "states": Annotated[Count, Field(ge=2)],
-    "actions": Annotated[Count, Field(ge=1)],
+    "actions": PositiveCount,
     "discount": Annotated[float, Field(ge=0, lt=1)],
     "reward_cap": Annotated[float, Field(gt=0)],
 }
@@ -125,10 +125,10 @@ class Training(DerivedSection):
     """How long, how often, with which random numbers."""
 
     steps: Annotated[Steps, Field(ge=1)]
-    runs: Agents
+    runs: PositiveCount
     seed: Annotated[int, Field(ge=0, lt=2**64)]
     engine: Annotated[str, AfterValidator(check_engine)]
-    threads: Annotated[Count, Field(ge=1)] | None
+    threads: PositiveCount | None
     record_every: Annotated[Steps, Field(ge=1)]
 
 
@@ -139,7 +139,7 @@ class Config(Section):
     algorithm: Algorithm = Algorithm()
     training: Training = Training.model_validate({})
 
-    def __reduce__(self) -> Any:  # by content: sections that were made here have no place to import them from
+    def __reduce__(self) -> Any:  # by content, as pickle cannot import sections that are made of a registry
         return type(self).model_validate, (self.model_dump(),)
 
 
@@ -191,9 +191,10 @@ def explain(problem: Any, whole: type[Section] = Config) -> str:
             others = "" if problem["ctx"]["discriminator"] == "'kind'" else "a number, a list or "
             return f"{place}: expected {others}a table with a kind, got {given!r}"
         case "union_tag_invalid":
-            if not isinstance(given, dict):
-                return f"{place}: expected a table or a list, got {given!r}"
             tags = [tag.strip("'") for tag in problem["ctx"]["expected_tags"].split(", ")]
+            others = "".join(f"a {tag} or " for tag in tags if tag in SHAPES)
+            if not isinstance(given, dict):
+                return f"{place}: expected {others}a table with a kind, got {given!r}"
             valid, tag = [tag for tag in tags if tag not in SHAPES], problem["ctx"]["tag"]
             return f"{place}.kind: expected {' or '.join(valid)}, got {tag!r}{nearest(tag, valid)}"
         case "value_error":

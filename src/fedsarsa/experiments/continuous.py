@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from fedsarsa.experiments.section import Agents, DerivedSection, Seed, keys_of
+from fedsarsa.experiments.section import DerivedSection, PositiveCount, Seed, keys_of
 from fedsarsa.worlds import control, toy_text
 from fedsarsa.worlds.fleet import Fleet
 from fedsarsa.worlds.gym import GymFleet, GymWorld
@@ -13,7 +13,7 @@ from fedsarsa.worlds.gym import GymFleet, GymWorld
 
 @keys_of(
     control.fleet,
-    toml_types={"agents": Agents, "vary": dict[str, list[float]], "seed": Seed},
+    toml_types={"agents": PositiveCount, "vary": dict[str, list[float]], "seed": Seed},
     defaults={"agents": 16, "vary": {}},
 )
 class ControlSection(DerivedSection):
@@ -41,7 +41,7 @@ class Environments(DerivedSection):
 
     kind: str
     id: str
-    agents: Agents | None = None
+    agents: PositiveCount | None = None
     options: dict[str, Any] = Field(default={})
     each: list[dict[str, Any]] | None = None
 

@@ -13,8 +13,8 @@ from fedsarsa.learning.continuous_features import Bounds
 
 # Whatever is counted or timed has a limit, so that a slip of the finger is refused before memory is taken.
 Count = Annotated[int, Field(le=1_000_000)]
+PositiveCount = Annotated[Count, Field(ge=1)]
 Steps = Annotated[int, Field(le=MOST_STEPS)]
-Agents = Annotated[int, Field(ge=1, le=1_000_000)]
 Seed = Annotated[int, Field(ge=0)]
 File = Annotated[Path, Field(strict=False)]
 
