@@ -71,19 +71,25 @@ def keys() -> str:
     """The keys of a configuration with their defaults, as a table."""
     rows = [
         f"| `{place}` | {', '.join(_key(name, field) for name, field in section.model_fields.items())} "
-        f"| {_plain(section.__doc__ or '')} |"
+        f"| {_about(section.__doc__ or '')} |"
         for place, section in _places()
     ]
     return "\n".join(["| section | keys | |", "|---|---|---|", *rows])
 
 
+def _about(docstring: str) -> str:
+    """What a docstring says first, and what it says of the parameters."""
+    first = inspect.cleandoc(docstring).partition("\n\nParameters\n")[0]
+    return " ".join([_plain(first), *(f"`{name}`: {text}" for name, text in _meanings(docstring).items())])
+
+
 def _places() -> Iterator[tuple[str, type[config.Section]]]:
     """Every section of a configuration, and what stands before it in the file."""
     for name, field in config.Config.model_fields.items():
-        for section in config._sections(field.annotation):
+        for section in config.tables(field.annotation):
             yield f"[{name}]", section
             for key, inner in section.model_fields.items():
-                for table in config._sections(inner.annotation):
+                for table in config.tables(inner.annotation):
                     yield f"{key} = {{ ... }}", table
 
 

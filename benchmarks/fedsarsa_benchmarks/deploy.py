@@ -95,7 +95,7 @@ def _ray_sweep(cells: int) -> Result:
     with tempfile.TemporaryDirectory(prefix="fedsarsa-") as folder:
         path = Path(folder) / "sweep.toml"
         path.write_text(SWEEP.format(agents=20, seeds=[0, 1]))
-        cell = grid.load(path).cells[0].config
+        cell = grid.load(path).cells[0]
         one = seconds(lambda: cluster._train(cell, Path(folder), fs.__version__), repeats=3)
         with sweeps.opened(grid.load(path), Path(folder) / "warm") as work:
             cluster.train(work, "local")  # workers are awake

@@ -68,7 +68,7 @@ def train(
 
     settings = configs.load(config)
     fleet = settings.fleet.build(config.parent)
-    algo = settings.algorithm.build()
+    algo = settings.algorithm.build(config.parent)
     problem = algo.problem(fleet, steps=1, runs=1, seed=0)  # do they fit together? before anything is written
     _files.writable_directory(out)
     checkpoint, result = out / "checkpoint.nc", out / "history.nc"
@@ -172,8 +172,9 @@ def sweep(
             command = shlex.join(["fedsarsa", "sweep", str(config), "--out", str(out), *where])
             console.print(f"interrupted; go on with: {command}")
             raise typer.Exit(130) from None
-        console.print(summary.table(work, outcomes))
-        console.print(f"wrote {summary.write(work, outcomes)}, and a history per cell")
+        rows = summary.rows(work, outcomes)
+        console.print(summary.table(rows))
+        console.print(f"wrote {summary.write(rows, out)}, and a history per cell")
 
 
 @app.command()
@@ -217,8 +218,8 @@ def show_theory(config: Config) -> None:
     from fedsarsa.experiments import theory_report
 
     settings = configs.load(config)
-    fleet = settings.fleet.build(config.parent)
-    theory_report.show(console, configs.finite(fleet), settings.algorithm.build(), settings.training.steps)
+    fleet, algo = settings.fleet.build(config.parent), settings.algorithm.build(config.parent)
+    theory_report.show(console, configs.finite(fleet), algo, settings.training.steps)
 
 
 @app.command()
@@ -237,7 +238,9 @@ def plan(
     settings = configs.load(config)
     fleet = settings.fleet.build(config.parent)
     finite = configs.finite(fleet)
-    answer = theory.plan(finite, settings.algorithm.build(), target, periods=sync_every or PERIODS)
+    answer = theory.plan(
+        finite, settings.algorithm.build(config.parent), target, periods=sync_every or PERIODS
+    )
     console.print(str(answer))
 
 

@@ -1,236 +1,139 @@
-"""The algorithm in TOML: sections for features, policies, step sizes, and for FedSARSA itself."""
+"""The algorithm in TOML: one line here for every kind of features, policies, step sizes and server rules."""
 
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, Union
 
+import numpy as np
 from pydantic import BeforeValidator, Discriminator, Field, Tag
 
 from fedsarsa.algorithm import FedSARSA
-from fedsarsa.experiments.continuous import ActionsSection, FourierSection, RBFSection, TileCodingSection
-from fedsarsa.experiments.section import Count, Section, Steps, unless_given
+from fedsarsa.experiments.section import (
+    Count,
+    DerivedSection,
+    File,
+    Steps,
+    built,
+    keys_of,
+    section_for,
+    sections,
+    table_of,
+    unless_given,
+)
 from fedsarsa.federation import servers
-from fedsarsa.learning import features, policies, step_sizes
+from fedsarsa.learning import policies
+from fedsarsa.learning.actions import GridActions, RandomActions
+from fedsarsa.learning.features import ModuloFeatures, OneHot, TabularFeatures
+from fedsarsa.learning.fourier import FourierBasis
+from fedsarsa.learning.rbf import RBF
+from fedsarsa.learning.step_sizes import ConstantStep, LinearDecay, PiecewiseDecay
+from fedsarsa.learning.tile_coding import TileCoding
+
+# Keys whose type in Python says too little, or which have a limit of their own.
+TOML_TYPES: dict[str, Any] = {
+    "boundaries": list[Steps],
+    "memory": Annotated[int, Field(le=2**31)] | None,
+    "pi": Count | Literal["uniform"] | list[float] | list[list[float]],
+    "ties": Literal[policies.TIES],
+    "weights": list[float] | None,
+}
 
 
-class OneHotSection(Section):
-    """One parameter per pair."""
+@keys_of(TabularFeatures, without=["table"])
+class TabularSection(DerivedSection):
+    """Any feature vectors, one per pair: an array (S, A, d) in an .npy file beside the configuration.
 
-    kind: Literal["one-hot"]
-
-    def build(self) -> features.Features:
-        """The feature map."""
-        return features.OneHot()
-
-
-class ModuloSection(Section):
-    """One parameter per (s mod d1, a mod d2)."""
-
-    kind: Literal["modulo"] = "modulo"
-    d1: Count = 5
-    d2: Count = 5
-
-    def build(self) -> features.Features:
-        """The feature map."""
-        return features.ModuloFeatures(self.d1, self.d2)
-
-
-class SoftmaxSection(Section):
-    """Softmax policy."""
-
-    kind: Literal["softmax"] = "softmax"
-    temperature: float = 100.0
-
-    def build(self) -> policies.Policy:
-        """The policy."""
-        return policies.Softmax(self.temperature)
-
-
-class GreedySection(Section):
-    """Greedy policy: on-policy federated Q-learning.
-
-    ``ties`` are equal values: all of them "share" the mass, or the "first" class of equal features takes it.
+    Norms above 1 are rejected; ``normalise`` divides the whole table by the largest instead.
     """
 
-    kind: Literal["greedy"]
-    ties: Literal["share", "first"] = "share"
+    kind: Literal["tabular"] = "tabular"
+    file: File
 
-    def build(self) -> policies.Policy:
-        """The policy."""
-        return policies.Greedy(self.ties)
-
-
-class EpsilonGreedySection(Section):
-    """Epsilon-greedy policy; ``ties`` as for the greedy one."""
-
-    kind: Literal["epsilon-greedy"]
-    eps: float = 0.1
-    ties: Literal["share", "first"] = "share"
-
-    def build(self) -> policies.Policy:
-        """The policy."""
-        return policies.EpsilonGreedy(self.eps, self.ties)
+    def build(self, folder: Path = Path()) -> TabularFeatures:
+        """Read the feature map from its file in ``folder``."""
+        try:
+            with (folder / self.file).open("rb") as file:
+                table = np.lib.format.read_array(file, allow_pickle=False)
+        except (OSError, ValueError, MemoryError) as error:
+            raise ValueError(f"file must be an .npy file of an array (S, A, d), got: {error}") from None
+        try:
+            return TabularFeatures(table, **self.arguments(folder))
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"file: {self.file}: {error}") from None
 
 
-class FixedSection(Section):
-    """A policy that does not learn: federated TD(0).
+FEATURES = sections(
+    {
+        "modulo": ModuloFeatures,
+        "one-hot": OneHot,
+        "tabular": TabularSection,
+        "tile-coding": TileCoding,
+        "fourier": FourierBasis,
+        "rbf": RBF,
+    },
+    TOML_TYPES,
+)
+POLICIES = sections(policies.POLICIES, TOML_TYPES)
+STEP_SIZES = sections(
+    {"constant": ConstantStep, "linear-decay": LinearDecay, "piecewise-decay": PiecewiseDecay}, TOML_TYPES
+)
+SERVERS = sections(servers.RULES, TOML_TYPES)
+ACTIONS = sections({"grid": GridActions, "random": RandomActions}, TOML_TYPES)
+DEFAULT = FedSARSA()
 
-    ``pi`` is an action, "uniform", a list of A probabilities, or S such lists.
-    """
-
-    kind: Literal["fixed"]
-    pi: Count | Literal["uniform"] | list[float] | list[list[float]] = "uniform"
-
-    def build(self) -> policies.Policy:
-        """The policy."""
-        return policies.FixedPolicy(self.pi)
-
-
-class LinearDecaySection(Section):
-    """alpha_t = 4 / (w (1 + t + a))."""
-
-    kind: Literal["linear-decay"]
-    w: float
-    a: float
-
-    def build(self) -> step_sizes.Schedule:
-        """The schedule."""
-        return step_sizes.LinearDecay(self.w, self.a)
-
-
-class PiecewiseDecaySection(Section):
-    """``values[k]`` from step ``boundaries[k - 1]`` on."""
-
-    kind: Literal["piecewise-decay"]
-    values: list[float]
-    boundaries: list[Steps]
-
-    def build(self) -> step_sizes.Schedule:
-        """The schedule."""
-        return step_sizes.PiecewiseDecay(self.values, self.boundaries)
+NUMBER, LIST = SHAPES = ("number", "list")  # what a value may be instead of a table
 
 
 def shape(value: Any) -> Any:
-    """What a step size is written as: a number, a list, or a table of some kind."""
-    if isinstance(value, dict | Section):
-        return value.get("kind") if isinstance(value, dict) else value.kind  # type: ignore[attr-defined]
-    return "list" if isinstance(value, list) else "number"
+    """Return what a value is written as: a number, a list, or a table of some kind."""
+    if isinstance(value, dict):
+        return value.get("kind")
+    return getattr(value, "kind", LIST if isinstance(value, list) else NUMBER)
 
 
-FeaturesSection = Annotated[
-    ModuloSection | OneHotSection | TileCodingSection | FourierSection | RBFSection,
-    Field(discriminator="kind"),
-    unless_given("modulo"),
-]
-PolicySection = Annotated[
-    SoftmaxSection | GreedySection | EpsilonGreedySection | FixedSection,
-    Field(discriminator="kind"),
-    unless_given("softmax"),
-]
-StepSizeField = Annotated[
-    Annotated[float, Tag("number")]
-    | Annotated[list[float], Tag("list")]
-    | Annotated[LinearDecaySection, Tag("linear-decay")]
-    | Annotated[PiecewiseDecaySection, Tag("piecewise-decay")],
-    Discriminator(shape),
-]
+def by_shape(shapes: Mapping[str, Any]) -> Any:
+    """Return the type of a value that is written in one of these shapes."""
+    tagged = [Annotated[one, Tag(tag)] for tag, one in shapes.items()]
+    return Annotated[Union[tuple(tagged)], Discriminator(shape)]  # noqa: UP007
 
 
-class MeanSection(Section):
-    """The weighted mean, projected on a ball."""
-
-    kind: Literal["mean"] = "mean"
-    weights: list[float] | None = None
-    radius: float | None = None
-
-    def build(self) -> servers.Server:
-        """The server rule."""
-        return servers.Mean(self.weights, self.radius)
-
-
-class MedianSection(Section):
-    """The median, coordinate by coordinate."""
-
-    kind: Literal["median"]
-    radius: float | None = None
-
-    def build(self) -> servers.Server:
-        """The server rule."""
-        return servers.Median(self.radius)
+FIXED = POLICIES["fixed"]
+STEP_SIZE = by_shape({NUMBER: float, **STEP_SIZES})
+SETTING_TYPES = TOML_TYPES | {
+    "features": table_of(FEATURES, DEFAULT.features),
+    "policy": table_of(POLICIES, DEFAULT.policy),
+    "step_size": by_shape({NUMBER: float, LIST: list[STEP_SIZE], **STEP_SIZES}),  # type: ignore[valid-type]
+    "sync_every": Steps | Literal["never"],
+    "radius": Annotated[float | None, BeforeValidator(lambda value: None if value == "none" else value)],
+    "server": table_of(SERVERS, DEFAULT.rule) | None,
+    "actions": table_of(ACTIONS) | None,
+    "behaviour": Annotated[by_shape({"fixed": FIXED, LIST: list[FIXED]}), unless_given("fixed")] | None,  # type: ignore[valid-type]
+}
+DEFAULT_TABLES = {
+    "features": section_for(DEFAULT.features, FEATURES),
+    "policy": section_for(DEFAULT.policy, POLICIES),
+}
 
 
-class TrimmedMeanSection(Section):
-    """The mean without the largest and the smallest values."""
-
-    kind: Literal["trimmed-mean"]
-    share: float = 0.2
-    radius: float | None = None
-
-    def build(self) -> servers.Server:
-        """The server rule."""
-        return servers.TrimmedMean(self.share, self.radius)
-
-
-class KrumSection(Section):
-    """The parameter of the agent that is closest to its neighbours."""
-
-    kind: Literal["krum"]
-    liars: Count = 1
-    radius: float | None = None
-
-    def build(self) -> servers.Server:
-        """The server rule."""
-        return servers.Krum(self.liars, self.radius)
-
-
-ServerSection = Annotated[
-    MeanSection | MedianSection | TrimmedMeanSection | KrumSection,
-    Field(discriminator="kind"),
-    unless_given("mean"),
-]
-
-
-def _built(section: FixedSection | list[FixedSection] | None) -> Any:
-    """What a section, or a list of them, or none, says."""
-    if isinstance(section, list):
-        return [one.build() for one in section]
-    return None if section is None else section.build()
-
-
-class Algorithm(Section):
+@keys_of(FedSARSA, toml_types=SETTING_TYPES, defaults=DEFAULT_TABLES)
+class Algorithm(DerivedSection):
     """The settings of FedSARSA; the defaults are the published setting."""
 
-    features: FeaturesSection = ModuloSection()
-    policy: PolicySection = SoftmaxSection()
-    step_size: StepSizeField = 0.01
-    sync_every: Steps | Literal["never"] = 10
-    radius: Annotated[float | None, BeforeValidator(lambda value: None if value == "none" else value)] = None
-    weights: list[float] | None = None
-    server: ServerSection | None = None
-    redraw_actions: bool = False
-    actions: ActionsSection | None = None
-    target: str = "sampled"
-    behaviour: FixedSection | list[FixedSection] | None = None
-    trace_decay: float = 0.0
-    traces: str = "accumulating"
-    step_per_feature: bool = False
-    initial_value: float = 0.0
+    def build(self, folder: Path = Path()) -> FedSARSA:
+        """Make the algorithm; its files are in ``folder``.
 
-    def build(self) -> FedSARSA:
-        """The algorithm."""
-        step = self.step_size
-        return FedSARSA(
-            features=self.features.build(),
-            policy=self.policy.build(),
-            step_size=step if isinstance(step, float | list) else step.build(),
-            sync_every=None if self.sync_every == "never" else self.sync_every,
-            radius=self.radius,
-            weights=self.weights,
-            server=None if self.server is None else self.server.build(),
-            redraw_actions=self.redraw_actions,
-            actions=None if self.actions is None else self.actions.build(),
-            trace_decay=self.trace_decay,
-            traces=self.traces,
-            target=self.target,
-            behaviour=_built(self.behaviour),
-            step_per_feature=self.step_per_feature,
-            initial_value=self.initial_value,
-        )
+        Raises
+        ------
+        ValueError
+            A setting is out of its range, or a file is not what it should be; the message names the key.
+        """
+        place = "algorithm"
+        arguments: dict[str, Any] = {}
+        try:
+            for name, value in self:
+                place = f"algorithm.{name}"
+                arguments[name] = None if (name, value) == ("sync_every", "never") else built(value, folder)
+            place = "algorithm"
+            return FedSARSA(**arguments)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{place}: {error}") from None

@@ -13,7 +13,6 @@ import xarray as xr
 from fedsarsa._interrupts import Interrupted, held_interrupt
 from fedsarsa._ray import RETRIES, check_version, connect, ray, reason
 from fedsarsa._version import __version__
-from fedsarsa.experiments.config import Config
 from fedsarsa.experiments.grid import Cell
 from fedsarsa.experiments.sweep import Report, Sweep, keep, silent
 from fedsarsa.federation.history import History
@@ -39,7 +38,7 @@ def train(sweep: Sweep, address: str, report: Report = silent) -> None:
     folder = sweep.grid.folder.absolute()
     with held_interrupt() as pressed:
         order = sorted(missing, key=lambda cell: -cell.work)
-        calls: dict[Any, Cell] = {task.remote(cell.config, folder, __version__): cell for cell in order}
+        calls: dict[Any, Cell] = {task.remote(cell, folder, __version__): cell for cell in order}
         try:
             while calls and not pressed.is_set():
                 for call in ray.wait(list(calls), timeout=LOOK)[0]:
@@ -53,12 +52,12 @@ def train(sweep: Sweep, address: str, report: Report = silent) -> None:
         raise Interrupted("interrupted")
 
 
-def _train(config: Config, folder: Path, version: str) -> xr.Dataset:
+def _train(cell: Cell, folder: Path, version: str) -> xr.Dataset:
     """One cell, on the machine where a worker is; worlds in files must be there too."""
     check_version(version)
-    settings = config.training.model_dump(exclude={"threads"})
-    fleet = config.fleet.build(folder)
-    return config.algorithm.build().train(fleet, **settings, threads=1).data
+    settings = cell.config.training.model_dump(exclude={"threads"})
+    fleet = cell.config.fleet.build(folder)
+    return cell.algorithm.train(fleet, **settings, threads=1).data
 
 
 def _store(sweep: Sweep, cell: Cell, call: Any) -> None:

@@ -3,7 +3,7 @@
 import sys
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 from zipfile import BadZipFile, ZipFile
 
 import numpy as np
@@ -11,9 +11,20 @@ from pydantic import AfterValidator, Field, ValidationError
 
 from fedsarsa import engines
 from fedsarsa._checks import nearest
-from fedsarsa.experiments.algorithm_sections import Algorithm
+from fedsarsa.algorithm import FedSARSA
+from fedsarsa.experiments.algorithm_sections import SHAPES, Algorithm
 from fedsarsa.experiments.continuous import ControlSection, GymSection, GymTablesSection
-from fedsarsa.experiments.section import Count, Section, Steps, unless_given
+from fedsarsa.experiments.section import (
+    Count,
+    DerivedSection,
+    File,
+    PositiveCount,
+    Section,
+    Seed,
+    Steps,
+    keys_of,
+    unless_given,
+)
 from fedsarsa.federation.problem import AnyFleet
 from fedsarsa.worlds import paper
 from fedsarsa.worlds.finite import FiniteMDP
@@ -22,27 +33,32 @@ from fedsarsa.worlds.kernels import ShiftKernel
 
 LARGE = 0.5  # GiB of worlds that take long to make
 
+LEVEL = Annotated[float, Field(ge=0, le=2)]
+LIMITS = {
+    "agents": PositiveCount,
+    "eps_p": LEVEL,
+    "eps_r": LEVEL,
+    "seed": Seed,
+    "scheme": Literal[paper.SCHEMES],
+    "states": Annotated[Count, Field(ge=2)],
+    "actions": PositiveCount,
+    "discount": Annotated[float, Field(ge=0, lt=1)],
+    "reward_cap": Annotated[float, Field(gt=0)],
+}
 
-class PaperFleet(Section):
+
+@keys_of(paper.fleet, toml_types=LIMITS)
+class PaperFleet(DerivedSection):
     """Worlds of the paper's simulations; see ``fedsarsa.paper.fleet``."""
 
     kind: Literal["paper"] = "paper"
-    agents: Count = Field(default=20, ge=1)
-    eps_p: float = Field(default=1.0, ge=0, le=2)
-    eps_r: float = Field(default=1.0, ge=0, le=2)
-    seed: int = Field(default=0, ge=0)
-    scheme: Literal["released", "calibrated", "symmetric"] = "released"
-    states: Count = Field(default=100, ge=2)
-    actions: Count = Field(default=100, ge=1)
-    discount: float = Field(default=0.2, ge=0, lt=1)
-    reward_cap: float = Field(default=10.0, gt=0)
 
-    def build(self, folder: Path) -> Fleet:  # noqa: ARG002
-        """The fleet."""
+    def build(self, folder: Path = Path()) -> Fleet:
+        """Make the fleet."""
         size = 8 * self.agents * self.states**2 / 2**30
         if size > LARGE:
             print(f"fedsarsa: making {self.agents} worlds of {size:.1f} GiB together ...", file=sys.stderr)
-        return paper.fleet(**self.model_dump(exclude={"kind"}))
+        return paper.fleet(**self.arguments(folder))
 
 
 class FileFleet(Section):
@@ -53,7 +69,7 @@ class FileFleet(Section):
     """
 
     kind: Literal["file"]
-    path: Annotated[Path, Field(strict=False)]
+    path: File
     discount: float
     actions: Count | None = None
 
@@ -104,15 +120,16 @@ def check_engine(name: str) -> str:
     return name
 
 
-class Training(Section):
+@keys_of(FedSARSA.train, without=["self", "fleet", "theta0", "progress", "checkpoint"])
+class Training(DerivedSection):
     """How long, how often, with which random numbers."""
 
-    steps: Steps = Field(default=20_000, ge=1)
-    runs: Count = Field(default=10, ge=1)
-    seed: int = Field(default=0, ge=0, lt=2**64)
-    engine: Annotated[str, AfterValidator(check_engine)] = "auto"
-    threads: Count | None = Field(default=None, ge=1)
-    record_every: Steps = Field(default=1, ge=1)
+    steps: Annotated[Steps, Field(ge=1)]
+    runs: PositiveCount
+    seed: Annotated[int, Field(ge=0, lt=2**64)]
+    engine: Annotated[str, AfterValidator(check_engine)]
+    threads: PositiveCount | None
+    record_every: Annotated[Steps, Field(ge=1)]
 
 
 class Config(Section):
@@ -120,7 +137,10 @@ class Config(Section):
 
     fleet: FleetSection = PaperFleet()
     algorithm: Algorithm = Algorithm()
-    training: Training = Training()
+    training: Training = Training.model_validate({})
+
+    def __reduce__(self) -> Any:  # by content, as pickle cannot import sections that are made of a registry
+        return type(self).model_validate, (self.model_dump(),)
 
 
 def finite(fleet: AnyFleet) -> Fleet:
@@ -160,39 +180,47 @@ def validate(content: dict[str, Any], place: str) -> Config:
 
 
 def explain(problem: Any, whole: type[Section] = Config) -> str:
-    """One of pydantic's errors as a sentence that names key, value and what was expected."""
-    place = [str(part) for part in problem["loc"]]
-    if problem["type"] == "extra_forbidden":
-        valid = _keys(problem["loc"][:-1], whole)
-        return f"{'.'.join(place)}: unknown key{nearest(place[-1], valid)}; valid: {', '.join(valid)}"
-    if problem["type"] == "union_tag_not_found":
-        given = problem["input"]
-        return f"{'.'.join(place)}: expected a number, a list or a table with a kind, got {given!r}"
-    if problem["type"] == "union_tag_invalid":
-        valid = [tag.strip("'") for tag in problem["ctx"]["expected_tags"].split(", ")]
-        tag = problem["ctx"]["tag"]
-        return f"{'.'.join(place)}.kind: expected {' or '.join(valid)}, got {tag!r}{nearest(tag, valid)}"
-    return f"{'.'.join(place)}: {problem['msg']}, got {problem['input']!r}"
+    """Return one of pydantic's errors as a sentence that names key, value and what was expected."""
+    place, given = ".".join(str(part) for part in problem["loc"]), problem["input"]
+    match problem["type"]:
+        case "extra_forbidden":
+            valid = _keys(problem["loc"][:-1], whole)
+            hint = nearest(problem["loc"][-1], valid)
+            return f"{place}: unknown key{hint}; valid: {', '.join(valid)}"
+        case "union_tag_not_found":
+            others = "" if problem["ctx"]["discriminator"] == "'kind'" else "a number, a list or "
+            return f"{place}: expected {others}a table with a kind, got {given!r}"
+        case "union_tag_invalid":
+            tags = [tag.strip("'") for tag in problem["ctx"]["expected_tags"].split(", ")]
+            others = "".join(f"a {tag} or " for tag in tags if tag in SHAPES)
+            if not isinstance(given, dict):
+                return f"{place}: expected {others}a table with a kind, got {given!r}"
+            valid, tag = [tag for tag in tags if tag not in SHAPES], problem["ctx"]["tag"]
+            return f"{place}.kind: expected {' or '.join(valid)}, got {tag!r}{nearest(tag, valid)}"
+        case "value_error":
+            return f"{place}: {problem['ctx']['error']}"
+    return f"{place}: {problem['msg']}, got {given!r}"
 
 
 def _keys(place: tuple[Any, ...], whole: type[Section]) -> list[str]:
-    """The valid keys of the section at ``place``, a path through fields and ``kind`` tags."""
-    sections: list[type[Section]] = [whole]
+    """Return the valid keys of the section at ``place``, a path through fields, kinds, shapes and numbers."""
+    found: list[type[Section]] = [whole]
     for part in place:
-        found: list[type[Section]] = []
-        for section in sections:
-            field = section.model_fields.get(str(part))
-            tag = section.model_fields.get("kind")
-            if field is not None:
-                found += [s for s in _sections(field.annotation) if s is not section]
-            elif tag is not None and part in getattr(tag.annotation, "__args__", ()):
-                found.append(section)
-        sections = found
-    return sorted({name for section in sections for name in section.model_fields})
+        inside = [one.model_fields[part].annotation for one in found if part in one.model_fields]
+        alike = [one for one in found if part in _kind(one)]
+        found = [table for annotation in inside for table in tables(annotation)] or alike or found
+    return sorted({name for one in found for name in one.model_fields})
 
 
-def _sections(annotation: Any) -> list[type[Section]]:
-    """The sections inside a field's annotation."""
+def _kind(section: type[Section]) -> tuple[Any, ...]:
+    """Return the kind of a section, if it has one."""
+    kind = section.model_fields.get("kind")
+    return () if kind is None else get_args(kind.annotation)
+
+
+def tables(annotation: Any) -> list[type[Section]]:
+    """Return the sections inside a field's annotation."""
     if isinstance(annotation, type):
         return [annotation] if issubclass(annotation, Section) else []
-    return [section for part in getattr(annotation, "__args__", ()) for section in _sections(part)]
+    found = [section for part in getattr(annotation, "__args__", ()) for section in tables(part)]
+    return list(dict.fromkeys(found))

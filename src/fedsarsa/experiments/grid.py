@@ -18,17 +18,19 @@ from pathlib import Path
 from typing import Any
 
 from fedsarsa._version import __version__
+from fedsarsa.algorithm import FedSARSA
 from fedsarsa.experiments import config as configs
-from fedsarsa.experiments.config import Config, FileFleet
+from fedsarsa.experiments.config import Config
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One setting of a sweep: its number, its value on every axis, and its whole configuration."""
+    """One setting of a sweep: its number, its value on every axis, its configuration and its algorithm."""
 
     number: int
     values: dict[str, Any]
     config: Config
+    algorithm: FedSARSA
 
     @property
     def work(self) -> int:
@@ -64,8 +66,8 @@ class Grid:
         """Everything that decides the results, as JSON can hold it: to tell sweeps apart."""
         base = self.cells[0].config.model_dump(mode="json")
         base["training"].pop("threads")  # decides nothing
-        fleets = [cell.config.fleet for cell in self.cells]
-        paths = {str(fleet.path) for fleet in fleets if isinstance(fleet, FileFleet)}
+        sections = [one for cell in self.cells for one in (cell.config.fleet, cell.config.algorithm.features)]
+        paths = {str(value) for section in sections for _, value in section if isinstance(value, Path)}
         files = {path: _digest(self.folder / path) for path in sorted(paths)}
         # As pairs: the order of the axes decides which number is which cell.
         axes = [[name, values] for name, values in self.axes.items()]
@@ -99,8 +101,8 @@ def build(content: dict[str, Any], axes: dict[str, list[Any]], folder: Path, pla
             for name in keys(axis):
                 _assign(varied, name.split("."), value, place)
         config = configs.validate(varied, f"{place}: {number + 1}. cell of the sweep")
-        config.algorithm.build()  # numbers out of range are found before anything is trained
-        cells.append(Cell(number, values, config))
+        # Built here, numbers out of range are found before anything is trained.
+        cells.append(Cell(number, values, config, config.algorithm.build(folder)))
     return Grid(axes, cells, folder)
 
 

@@ -44,7 +44,7 @@ def play(
         )
     settings = configs.validate(tomllib.loads(text), str(path))
     fleet = settings.fleet.build(path.parent)
-    algo = settings.algorithm.build()
+    algo = settings.algorithm.build(path.parent)
     problem = algo.problem(fleet, 1, 1, seed)
     if problem.finite:
         raise ValueError(f"{path}: expected control worlds or environments of Gymnasium, got {fleet!r}")

@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 
 from fedsarsa import _netcdf, theory
-from fedsarsa.experiments.config import Config, finite
+from fedsarsa.experiments.config import finite
 from fedsarsa.experiments.grid import Cell
 from fedsarsa.experiments.references import reference
 from fedsarsa.experiments.store import Store
@@ -17,20 +17,21 @@ from fedsarsa.experiments.store import Store
 KIND = "prediction"
 
 
-def predict(config: Config, folder: Path) -> xr.Dataset:
+def predict(cell: Cell, folder: Path) -> xr.Dataset:
     """What to expect of a cell: ``mse`` (t,) at the times its training records, and ``final``, the last."""
-    fleet, algo = finite(config.fleet.build(folder)), config.algorithm.build()
+    config = cell.config
+    fleet = finite(config.fleet.build(folder))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the reader of a figure sees how good a prediction is
-        prediction = theory.predict(fleet, algo, config.training.steps, reference(config, folder))
+        prediction = theory.predict(fleet, cell.algorithm, config.training.steps, reference(config, folder))
     times = slice(None, None, config.training.record_every)
     final = prediction.mse.isel(t=-1, drop=True)
     return xr.Dataset({"predicted": prediction.mse.isel(t=times), "predicted_final": final})
 
 
-def keep(config: Config, folder: Path, path: Path) -> xr.Dataset:
+def keep(cell: Cell, folder: Path, path: Path) -> xr.Dataset:
     """The same, stored at ``path``."""
-    prediction = predict(config, folder)
+    prediction = predict(cell, folder)
     _netcdf.write(prediction.assign_attrs(fedsarsa_file=KIND), path)
     return prediction
 
@@ -46,7 +47,7 @@ class Predictions:
             if known is not None:
                 self.stored[cell.number] = known
             else:
-                self.coming[cell.number] = pool.submit(keep, cell.config, folder, store.path(cell.number))
+                self.coming[cell.number] = pool.submit(keep, cell, folder, store.path(cell.number))
 
     def beside(self, errors: list[xr.DataArray]) -> list[xr.Dataset]:
         """The prediction for every cell, NaN for cells without one; ``errors`` (run, t) give the times."""

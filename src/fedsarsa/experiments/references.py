@@ -9,8 +9,8 @@ import numpy as np
 from fedsarsa import theory
 from fedsarsa._checks import Floats
 from fedsarsa.algorithm import FedSARSA
-from fedsarsa.experiments.algorithm_sections import FeaturesSection, PolicySection
 from fedsarsa.experiments.config import Config, FleetSection, PaperFleet, finite
+from fedsarsa.experiments.section import DerivedSection
 from fedsarsa.learning.policies import EpsilonGreedy, Greedy, improvement
 from fedsarsa.learning.step_sizes import LinearDecay
 from fedsarsa.learning.targets import MAX
@@ -46,9 +46,9 @@ def reference(config: Config, folder: Path) -> Floats | None:
 
 @lru_cache(maxsize=64)
 def _reference(
-    fleet: FleetSection, features: FeaturesSection, policy: PolicySection, folder: Path
+    fleet: FleetSection, features: DerivedSection, policy: DerivedSection, folder: Path
 ) -> Floats | None:
-    world, phi, gamma = finite(fleet.build(folder))[0], features.build(), policy.build()
+    world, phi, gamma = finite(fleet.build(folder))[0], features.build(folder), policy.build(folder)
     if not isinstance(gamma, Greedy | EpsilonGreedy):
         try:
             return theory.fixed_point(world, phi, gamma)

@@ -53,24 +53,24 @@ def late_return(history: History) -> xr.DataArray:
     return (total["returns"] / total["episodes"].where(total["episodes"] > 0)).mean("agent")
 
 
-def rows(sweep: Sweep, outcomes: Sequence[xr.DataArray]) -> tuple[list[str], list[list[str]]]:
-    """Column names, and a row per cell: its values, mean outcome with 95% margin, failed runs, file."""
+def rows(sweep: Sweep, outcomes: Sequence[xr.DataArray]) -> list[list[str]]:
+    """The names of columns, then a row per cell: values, mean outcome with 95% margin, failed runs, file."""
     measured = [name for name in MEANING if any(one.name == name for one in outcomes)]
     columns = [column for name in measured for column in (name, "95% +-")]
     names = [*sweep.grid.names, *columns, "failed runs", "file"]
-    table = []
+    table = [names]
     for cell, found in zip(sweep.grid.cells, outcomes, strict=True):
         mean, margin = (float(x) for x in mean_and_margin(found))
         numbers = [(f"{mean:.6g}", f"{margin:.2g}") if found.name == name else ("", "") for name in measured]
         values = [label(value) for value in cell.values.values()]
         failed, file = found.attrs["failed"], sweep.store.path(cell.number)
         table.append([*values, *itertools.chain(*numbers), str(failed), file.name])
-    return names, table
+    return table
 
 
-def table(sweep: Sweep, outcomes: Sequence[xr.DataArray]) -> Table:
+def table(rows: Sequence[Sequence[str]]) -> Table:
     """The rows as a table for the terminal."""
-    names, content = rows(sweep, outcomes)
+    names, *content = rows
     result = Table(caption="\n".join(meaning for name, meaning in MEANING.items() if name in names))
     for name in names:
         result.add_column(name, justify="right")
@@ -79,11 +79,10 @@ def table(sweep: Sweep, outcomes: Sequence[xr.DataArray]) -> Table:
     return result
 
 
-def write(sweep: Sweep, outcomes: Sequence[xr.DataArray]) -> Path:
-    """Write the rows to ``summary.csv`` in the sweep's folder."""
-    names, content = rows(sweep, outcomes)
+def write(rows: Sequence[Sequence[str]], folder: Path) -> Path:
+    """Write the rows to ``summary.csv`` in ``folder``."""
     text = io.StringIO()
-    csv.writer(text).writerows([names, *content])
-    path = sweep.store.folder / "summary.csv"
+    csv.writer(text).writerows(rows)
+    path = folder / "summary.csv"
     _files.write_text(text.getvalue(), path)
     return path

@@ -114,7 +114,7 @@ def train(sweep: Sweep, cell: Cell, threads: int, report: Report) -> History:
             report(steps=(t - done) * len(fleet) * settings.training.runs)
             done = t
 
-        history = settings.algorithm.build().train(
+        history = cell.algorithm.train(
             fleet,
             **settings.training.model_dump(exclude={"threads"}),
             threads=threads,

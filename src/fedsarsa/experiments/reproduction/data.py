@@ -10,6 +10,7 @@ import numpy as np
 import xarray as xr
 
 from fedsarsa import _files, theory
+from fedsarsa._checks import Floats
 from fedsarsa._version import __version__
 from fedsarsa.algorithm import FedSARSA
 from fedsarsa.experiments import store, sweep
@@ -17,17 +18,24 @@ from fedsarsa.experiments.grid import Cell, Grid
 from fedsarsa.experiments.predictions import Predictions
 from fedsarsa.experiments.progress_bars import sweep_bar
 from fedsarsa.experiments.references import reference
-from fedsarsa.experiments.reproduction import further, settings
+from fedsarsa.experiments.reproduction import settings
 from fedsarsa.experiments.reproduction.panels import figures
 from fedsarsa.experiments.reproduction.settings import Scale
-from fedsarsa.experiments.statistics import floor
+from fedsarsa.experiments.statistics import floor, floor_around
 from fedsarsa.experiments.sweep import Sweep
 from fedsarsa.federation.history import History
+from fedsarsa.learning.policies import FixedPolicy, Greedy
+from fedsarsa.learning.step_sizes import LinearDecay
 from fedsarsa.worlds import paper
+from fedsarsa.worlds.fleet import Fleet
 
 PREDICTED = ("sarsa", "td", "tabular", "period", "symmetric")
 PERSONAL = 1.0  # level of heterogeneity at which personalisation and returns are looked at
 DERIVED = ("personalisation", "returns", "agents")  # parts that look at trainings of the sweep sarsa
+# Steps that each agent goes on alone, and the step sizes then: from 0.01 on, decaying, so that an agent can
+# come as near its own fixed point as its own data allow.
+ALONE = (0, 500, 1_000, 2_000, 5_000, 10_000, 20_000)
+DECAY = LinearDecay(0.03, 13_000.0)
 
 
 def compute(
@@ -64,14 +72,12 @@ def compute(
         for name, work in sweeps.items():
             found[name] = _dataset(work.grid, measured[name], coming.get(name))
     if "agents" in derived:
-        found["agents"] = further.every_agent(found["sarsa"], nominal, scale.team, seed).to_dataset(
-            name="error"
-        )
+        found["agents"] = every_agent(found["sarsa"], nominal, scale.team, seed).to_dataset(name="error")
     if derived - {"agents"}:
         fleet = paper.fleet(scale.team, PERSONAL, PERSONAL, seed)
         trained = found["sarsa"]["final"].sel(eps_p=PERSONAL, eps_r=PERSONAL, agents=scale.team).values
-        found["personalisation"] = further.personalisation(fleet, trained, seed).to_dataset(name="error")
-        found["returns"] = further.returns(fleet, trained[0]).to_dataset(name="discounted_return")
+        found["personalisation"] = personalisation(fleet, trained, seed).to_dataset(name="error")
+        found["returns"] = returns(fleet, trained[0]).to_dataset(name="discounted_return")
     return found
 
 
@@ -95,6 +101,60 @@ def _dataset(grid: Grid, measured: list[xr.Dataset], coming: Predictions | None)
     if coming is None:
         return result
     return result.merge(sweep.arrange(grid, coming.beside([one["error"] for one in measured])))
+
+
+def every_agent(sarsa: xr.Dataset, reference: Floats, agents: int, seed: int) -> xr.DataArray:
+    """Where the squared distance to every agent's own fixed point ends, (level, agent, run).
+
+    Both heterogeneities are at ``level``; ``reference`` (d,) is what the errors of ``sarsa`` are measured to.
+    """
+    algo, levels = FedSARSA(), sarsa["eps_p"].values.tolist()
+    found = []
+    for level in levels:
+        cell = sarsa.sel(eps_p=level, eps_r=level, agents=agents)
+        own = [
+            theory.fixed_point(world, algo.features, algo.policy)
+            for world in paper.fleet(agents, level, level, seed).worlds
+        ]
+        each = [floor_around(cell, reference, point) for point in own]
+        found.append(xr.concat(each * (agents if len(own) == 1 else 1), "agent"))
+    return xr.concat(found, xr.DataArray(levels, dims="level", name="level"))
+
+
+def personalisation(fleet: Fleet, start: Floats, seed: int) -> xr.DataArray:
+    """Squared error of every agent to its own fixed point, (start, steps, run, agent).
+
+    Each goes on alone, from the federated parameters ``start`` (run, d) or from scratch.
+    """
+    algo = FedSARSA(step_size=DECAY, sync_every=None)
+    own = np.stack([theory.fixed_point(world, algo.features, algo.policy) for world in fleet])
+    runs, dim = start.shape
+    other = (seed + 2**32) % 2**64  # with the federation's random numbers, agents would walk its paths again
+    errors = np.empty((2, len(ALONE), runs, len(fleet)))
+    for row, origin in enumerate((start, np.zeros_like(start))):
+        theta = np.broadcast_to(origin[:, None, :], (runs, len(fleet), dim))
+        for column, steps in enumerate(ALONE):
+            local = algo.train(fleet, steps, runs, other, theta0=theta).local.values if steps else theta
+            errors[row, column] = ((local - own) ** 2).sum(axis=-1)
+    return xr.DataArray(
+        errors,
+        dims=("start", "steps", "run", "agent"),
+        coords={"start": ["federated", "scratch"], "steps": list(ALONE)},
+    )
+
+
+def returns(fleet: Fleet, theta: Floats) -> xr.DataArray:
+    """Every agent's exact discounted return, (policy, agent), with a federated parameter (d,).
+
+    ``federated`` is the softmax policy that was trained, ``greedy`` takes the best action by the same
+    parameter; ``uniform`` and ``optimal``, the best any policy can do, are there to compare with.
+    """
+    policies = {"uniform": FixedPolicy("uniform"), "federated": FedSARSA().policy, "greedy": Greedy()}
+    found = [theory.evaluate(fleet, FedSARSA(policy=policy), theta) for policy in policies.values()]
+    rows = [one["discounted_return"].values for one in found]
+    rows.append(found[0]["optimal_return"].values)
+    names = [*policies, "optimal"]
+    return xr.DataArray(np.array(rows), dims=("policy", "agent"), coords={"policy": names})
 
 
 def predicted_cells(name: str, grid: Grid, scale: Scale) -> list[Cell]:

@@ -47,7 +47,7 @@ def reproduce(
         parts = {part for drawing in wanted.values() for part in drawing.needs}
         data = trained.compute(out, scale, seed, parts, pool, say)
         drawn = [
-            pool.submit(figures.save, name, scale, {part: data[part] for part in drawing.needs}, out)
+            pool.submit(figures.save, name, drawing, {part: data[part] for part in drawing.needs}, out)
             for name, drawing in wanted.items()
         ]
         if not names:
