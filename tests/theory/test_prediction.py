@@ -37,6 +37,19 @@ def test_exact_curve_of_two_agents(sync_every, step_size):
     np.testing.assert_allclose(predicted.mse, exact[::sync_every], rtol=0.25 * step_size, atol=1e-12)
 
 
+def test_agents_apart_whose_step_sizes_vanish_beside_others():
+    fleet, sizes = small_fleet(2), [fs.ConstantStep(0.02), fs.LinearDecay(0.5, 400.0)]
+    algo = fs.FedSARSA(fs.OneHot(), fs.Softmax(5.0), sizes, sync_every=None)
+    both = predict(fleet, algo, 2000)
+    each = [
+        predict(fleet[k : k + 1], replace(algo, step_size=sizes[k]), 2000, both.reference) for k in range(2)
+    ]
+    np.testing.assert_allclose(both.point, np.mean([one.point for one in each], axis=0), rtol=1e-3)
+    left = [one.floor - one.bias for one in each]
+    assert left[1] == 0
+    assert both.floor - both.bias == pytest.approx(left[0] / 4, rel=1e-2)
+
+
 def test_second_order_effects_are_right(monkeypatch):
     """Without memory, a slow chain's error would be off at first order in the step size."""
     monkeypatch.setattr(trajectory, "TOLERANCE", 0.001)

@@ -153,8 +153,8 @@ class FederationModel:
         nearby = None if last is None else last.blocks[0]
         left, steps = self.period, max(1, int(FIRST_BLOCK / float(alpha.max())))
         here, sharpness = self._block(min(steps, left), mean, own, alpha, nearby)
-        blocks = [here] if steps >= left else []
-        while left and steps < self.period:
+        blocks, left = ([here], 0) if steps >= left else ([], left)
+        while left:
             steps = min(steps, left)
             predicted = _local(here, alpha, alpha**2).power(steps).moved(mean, own)
             ahead, sharp = self._block(steps, *predicted, alpha, here)
@@ -240,26 +240,27 @@ def federation_model(problem: Problem) -> FederationModel:
     return FederationModel(kinds, [dynamics(world, kinds) for world in fleet.worlds], groups, period, radius)
 
 
-def limiting_step_sizes(problem: Problem) -> tuple[Floats, Floats]:
-    """Every schedule's step size in the long run, 0 where it vanishes; and the share of a pull it gives.
+def limiting_step_sizes(problem: Problem, schedule: NDArray[np.int64]) -> tuple[Floats, Floats]:
+    """Step sizes (m,) in the long run, 0 where they vanish, of agents with the schedules ``schedule`` (m,).
 
-    Where all step sizes vanish, their ratios still decide how much each agent pulls.
+    With them comes how much each agent pulls, (m,): where all step sizes vanish, their ratios still decide.
     """
-    first, last = (np.array([s.at(np.array([t]))[0] for s in problem.schedules]) for t in (0, LATE))
+    sizes = np.array([s.at(np.array([0, LATE])) for s in problem.schedules])
+    first, last = sizes[schedule].T
     alpha = np.where(last > VANISHED * first, last, 0.0)
     return alpha, alpha if alpha.any() else last
 
 
 def effective_weights(problem: Problem) -> Floats:
     """How much each agent weighs in the federated point, (N,): by server weight and late step size."""
-    pull = problem.weights * limiting_step_sizes(problem)[1][problem.schedule_of]
+    pull = problem.weights * limiting_step_sizes(problem, problem.schedule_of)[1]
     return np.asarray(pull / pull.sum())
 
 
 def mean_field(problem: Problem, model: FederationModel, world: int | None = None) -> MeanField:
     """The agents' averaged semi-gradient, by server weight and late step size; or that of one world."""
     groups = model.groups
-    late = limiting_step_sizes(problem)[1][groups.schedule]
+    late = limiting_step_sizes(problem, groups.schedule)[1]
     pull = np.bincount(groups.world, groups.total * late, len(model.worlds))
     if world is not None:
         pull = np.eye(len(model.worlds))[world]

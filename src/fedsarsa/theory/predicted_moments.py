@@ -100,7 +100,7 @@ def _together(problem: Problem, model: FederationModel, start: Floats, target: F
     every, groups = model.period, model.groups
     strides = split_rounds(problem.schedules, groups, problem.steps // every, every)
     trajectory = follow(model, start, strides, target)
-    late, flow = limiting_step_sizes(problem)[0][groups.schedule], mean_field(problem, model)
+    late, flow = limiting_step_sizes(problem, groups.schedule)[0], mean_field(problem, model)
     if late.any():
         end = settle(model, trajectory.end, trajectory.node, late, target)
         if not end.settled:  # the way there may be long, and lead past points that repel

@@ -50,7 +50,7 @@ def round_limit(fleet: Fleet, algo: FedSARSA) -> Floats:
     problem = algo.problem(fleet, algo.sync_every or 1, runs=1, seed=0)
     model = replace(federation_model(problem), radius=None, noisy=False)
     theta = mean_field(problem, model).root_from(np.zeros(problem.features.dim))
-    late = limiting_step_sizes(problem)[0][model.groups.schedule]
+    late = limiting_step_sizes(problem, model.groups.schedule)[0]
     if theta is None or not late.any():
         return _found(theta, algo)
     if problem.sync_every is None:
