@@ -14,7 +14,7 @@ from fedsarsa.theory import (
     fixed_point,
     plan,
     predict,
-    prediction,
+    prediction_warnings,
     trajectory,
 )
 from tests.theory.against_training import ring, small_fleet, three_roots
@@ -300,7 +300,7 @@ def test_noise_that_fades_before_it_counts_is_no_reason_to_warn():
     algo = fs.FedSARSA(fs.OneHot(), fs.Softmax(2.5), 0.05, 1)
     theta0 = np.full(6, 50.0)
     predicted = predict(fleet, algo, 3000, theta0=theta0)
-    assert predicted.sharpness > prediction.SKEWED
+    assert predicted.sharpness > prediction_warnings.SKEWED
     assert predicted.variance[-1] > 0.99 * predicted.mse[-1]
     assert predicted.warnings == ()
     history = algo.train(fleet, 3000, runs=2000, seed=0, record_every=100, theta0=theta0)

@@ -7,7 +7,7 @@ import pytest
 
 import fedsarsa as fs
 from fedsarsa.theory import predict
-from fedsarsa.theory.prediction import BENT, LARGE, SLOW
+from fedsarsa.theory.prediction_warnings import BENT, LARGE, SLOW
 from tests.theory.against_training import excess, floor_excess, relaxation, ring, small_fleet, trained
 
 pytestmark = pytest.mark.slow

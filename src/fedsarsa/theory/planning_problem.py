@@ -20,7 +20,7 @@ from fedsarsa.theory.affine import Affine, DivergenceError, doublings, errors, r
 from fedsarsa.theory.federation_model import AgentGroups, agent_groups, federation_model
 from fedsarsa.theory.fixed_points import federated_point, fixed_point
 from fedsarsa.theory.linearisation import Linearisation, linearise
-from fedsarsa.theory.prediction import LARGE, SLOW
+from fedsarsa.theory.prediction_warnings import LARGE, SLOW
 from fedsarsa.theory.smoothness import require_smooth
 from fedsarsa.theory.trajectory import follow, split_rounds
 from fedsarsa.worlds.fleet import Fleet

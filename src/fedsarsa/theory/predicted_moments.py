@@ -1,6 +1,7 @@
 """Mean and variance of the central parameter over a training, for federations and for agents apart."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -86,8 +87,15 @@ def predict_moments(
     problem: Problem, algo: FedSARSA, model: FederationModel, start: Floats, target: Floats
 ) -> PredictedMoments:
     """Predict a federation, or its agents apart where it never synchronises."""
-    try:
+    with named_divergence(algo):
         return (_apart if problem.sync_every is None else _together)(problem, model, start, target)
+
+
+@contextmanager
+def named_divergence(algo: FedSARSA) -> Iterator[None]:
+    """Say of which step size it is that a prediction diverges."""
+    try:
+        yield
     except DivergenceError:
         raise ValueError(
             f"step_size must be small enough for a prediction, got {algo.step_size!r}: the linearised "
@@ -95,11 +103,31 @@ def predict_moments(
         ) from None
 
 
+def follow_training(
+    problem: Problem, model: FederationModel, start: Floats, target: Floats
+) -> tuple[Trajectory, float]:
+    """The way of a federation to the end of training, and how far noise bends it (``bend``)."""
+    strides = split_rounds(problem.schedules, model.groups, problem.steps // model.period, model.period)
+    trajectory = follow(model, start, strides, target)
+    sharp = trajectory.sharpness > SHARP
+    bend = _bend(model, start, strides, trajectory, target) if sharp else 0.0
+    led = basin_change(model, mean_field(problem, model), strides, trajectory, target)
+    return trajectory, max(bend, led)
+
+
+def each_alone(model: FederationModel) -> list[FederationModel]:
+    """The model of every group's agents, each on its own."""
+    groups, whole = model.groups, np.ones(1)
+    return [
+        replace(model, groups=AgentGroups(groups.world[[j]], groups.schedule[[j]], whole, whole, whole))
+        for j in range(len(groups.world))
+    ]
+
+
 def _together(problem: Problem, model: FederationModel, start: Floats, target: Floats) -> PredictedMoments:
     """Predict a federation."""
     every, groups = model.period, model.groups
-    strides = split_rounds(problem.schedules, groups, problem.steps // every, every)
-    trajectory = follow(model, start, strides, target)
+    trajectory, bend = follow_training(problem, model, start, target)
     late, flow = limiting_step_sizes(problem, groups.schedule)[0], mean_field(problem, model)
     if late.any():
         end = settle(model, trajectory.end, trajectory.node, late, target)
@@ -127,10 +155,7 @@ def _together(problem: Problem, model: FederationModel, start: Floats, target: F
         flow,
         width(end.state.spread) ** 2,
         trajectory.sharpness,
-        max(
-            _bend(model, start, strides, trajectory, target) if trajectory.sharpness > SHARP else 0.0,
-            basin_change(model, flow, strides, trajectory, target),
-        ),
+        bend,
         trajectory.projected,
         max(trajectory.skew, end.skew),
         end.settled,
@@ -215,16 +240,8 @@ def _bend(
 
 def _apart(problem: Problem, model: FederationModel, start: Floats, target: Floats) -> PredictedMoments:
     """Predict the plain average of agents that never synchronise: only its start and its end."""
-    groups, whole = model.groups, np.ones(1)
-    alone = [
-        _together(
-            problem,
-            replace(model, groups=AgentGroups(groups.world[[j]], groups.schedule[[j]], whole, whole, whole)),
-            start,
-            target,
-        )
-        for j in range(len(groups.world))
-    ]
+    groups = model.groups
+    alone = [_together(problem, one, start, target) for one in each_alone(model)]
     shares, squares = groups.total, groups.square
     covariance = np.tensordot(squares, [one.covariance for one in alone], 1)
     return PredictedMoments(

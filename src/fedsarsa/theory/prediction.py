@@ -12,7 +12,7 @@ to second order in the step size. The order of the effects, for a step size alph
 """
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
@@ -26,29 +26,20 @@ from fedsarsa import _checks
 from fedsarsa._blas import single_threaded
 from fedsarsa._checks import Floats
 from fedsarsa.algorithm import FedSARSA, plain
-from fedsarsa.federation.problem import Problem
-from fedsarsa.theory.federation_model import FederationModel, federation_model
+from fedsarsa.theory.federation_model import federation_model
 from fedsarsa.theory.fixed_points import fixed_point
-from fedsarsa.theory.linearisation import Linearisation, linearise
+from fedsarsa.theory.linearisation import linearise
 from fedsarsa.theory.predicted_moments import PredictedMoments, predict_moments
+from fedsarsa.theory.prediction_warnings import (
+    check_step,
+    largest_share,
+    largest_step,
+    notes,
+    slowness,
+)
 from fedsarsa.theory.roots import MeanField
 from fedsarsa.theory.smoothness import require_smooth
-from fedsarsa.theory.stationary import recurrent_classes
 from fedsarsa.worlds.fleet import Fleet, as_fleet
-
-# Limits beyond which a prediction carries a warning. Tests and `fedsarsa bench` measure what they are worth.
-# Step size x steps that the chain remembers: semi-gradients then keep a slope of their own for so long that
-# orders beyond the second count.
-SLOW = 0.2
-# Step size x squared norm of features x the variance's share of the error: the variance is of second order.
-LARGE, OVERSHOOTS = 0.1, 2.0
-# Relative change of the curve by averaging worlds over noise, or by trainings that it leads to other roots;
-# standard deviation of a Q-value in temperatures x the variance's share of the error then: a Gaussian is too
-# simple for that.
-BENT, SKEWED = 0.13, 0.6
-# Probability of a projection in a round, and the variance's share: projected noise is no Gaussian.
-PROJECTED, VARIABLE = 0.01, 0.1
-
 
 T = TypeVar("T")
 
@@ -173,12 +164,8 @@ def predict(
     given = None if reference is None else vector("reference", reference, dim)
     require_smooth(algo.policy, fleet.actions)
     model = federation_model(problem)
-    step = _step(problem, model)
-    if step >= OVERSHOOTS:
-        raise ValueError(
-            f"step_size must be small enough for a prediction, got {algo.step_size!r}: times the largest "
-            f"squared norm of features it is {step:.3g}; from {OVERSHOOTS:g} on updates overshoot ever more"
-        )
+    step = largest_step(problem, model)
+    check_step(algo, step)
     target, said = (
         (given, ()) if given is not None else noted(fixed_point, fleet[0], algo.features, algo.policy)
     )
@@ -192,13 +179,26 @@ def predict(
     data = xr.Dataset({name: ("t", curve) for name, curve in curves.items()}, coords={"t": times})
     settled = model.classes.at(moments.point)
     worlds = {w: linearise(model.worlds[w], settled) for w in np.unique(model.groups.world).tolist()}
-    slowness = _slowness(problem, model, worlds)
-    variable = _largest_share(
+    slow = slowness(problem, model, worlds)
+    variable = largest_share(
         [*data["variance"].values, moments.remaining], [*data["mse"].values, bias + moments.remaining]
     )
-    notes = (*said, *_notes(problem, moments, worlds, slowness, step, variable))
-    for note in notes:
-        warnings.warn(note, stacklevel=3)
+    reasons = (
+        *said,
+        *notes(
+            problem,
+            worlds,
+            slowness=slow,
+            step=step,
+            variable=variable,
+            skew=moments.skew,
+            bend=moments.bend,
+            projected=moments.projected,
+            settled=moments.settled,
+        ),
+    )
+    for reason in reasons:
+        warnings.warn(reason, stacklevel=3)
     return Prediction(
         data=data,
         reference=target,
@@ -207,10 +207,10 @@ def predict(
         point=moments.point,
         federated_point=moments.root,
         covariance=moments.covariance,
-        slowness=slowness,
+        slowness=slow,
         sharpness=moments.sharpness,
         bend=moments.bend,
-        warnings=notes,
+        warnings=reasons,
         flow=moments.flow,
     )
 
@@ -218,92 +218,6 @@ def predict(
 def _between(moments: PredictedMoments, times: NDArray[np.int64], curve: Floats) -> Floats:
     """A curve at ``times``, from its values after some steps."""
     return np.asarray(PchipInterpolator(moments.steps, curve)(times)) if len(moments.steps) > 1 else curve
-
-
-def _slowness(problem: Problem, model: FederationModel, worlds: dict[int, Linearisation]) -> float:
-    """Largest step size times steps that the chain remembers, of any agent."""
-    groups, times = model.groups, np.arange(problem.steps)
-    largest = np.array([schedule.at(times).max() for schedule in problem.schedules])
-    remembered = {w: one.states.remembered for w, one in worlds.items()}
-    pairs = zip(groups.world.tolist(), groups.schedule, strict=True)
-    return float(max(largest[s] * remembered[w] for w, s in pairs))
-
-
-def _largest_share(parts: list[float], totals: list[float]) -> float:
-    """The largest of parts / totals, nothing being no part of nothing."""
-    return max(part / total if total > 0 else 0.0 for part, total in zip(parts, totals, strict=True))
-
-
-def _step(problem: Problem, model: FederationModel) -> float:
-    """Largest step size times the largest squared norm of features."""
-    times = np.arange(problem.steps)
-    largest = max(float(schedule.at(times).max()) for schedule in problem.schedules)
-    return largest * float((model.classes.phi**2).sum(axis=2).max())
-
-
-def _notes(
-    problem: Problem,
-    moments: PredictedMoments,
-    worlds: dict[int, Linearisation],
-    slowness: float,
-    step: float,
-    variable: float,
-) -> Iterator[str]:
-    """A sentence for every reason why the prediction may be off."""
-    off = "and the prediction may be off by more than 10%"
-    for value, limit, what, so in (
-        (
-            slowness,
-            SLOW,
-            "step size x steps that the chain remembers is",
-            "parameters move while the chain mixes",
-        ),
-        (
-            step * variable,
-            LARGE,
-            "step size x squared features x the variance's share of the error is",
-            "the variance is known to second order in the step size",
-        ),
-        (
-            moments.skew,
-            SKEWED,
-            "temperatures by which Q-values vary x the variance's share of the error are",
-            "parameters of a policy that varies with them are no Gaussian",
-        ),
-        (
-            moments.bend,
-            BENT,
-            "the noise of the policy changes the curve by a factor of 1 +-",
-            "it is averaged over a Gaussian around one mean",
-        ),
-    ):
-        if value > limit:
-            yield f"{what} {value:.3g}, above {limit:g}: {so}, {off}"
-    if problem.radius is not None and moments.projected > PROJECTED and variable > VARIABLE:
-        yield (
-            f"the central parameter is projected on the ball of radius {problem.radius:g} with a probability "
-            f"of up to {moments.projected:.2g}, and noise makes up to {variable:.0%} of the error: projected "
-            f"noise is taken for a Gaussian, {off}"
-        )
-    if not moments.settled:
-        yield (
-            "where training ends was not found: the floor and the point are those of the last parameters "
-            "that were looked at, not of a root"
-        )
-    for world, one in worlds.items():  # states that are left for ever, as those of episodes that end
-        states = len(one.states.chain)
-        left = states - sum(len(kept) for kept in recurrent_classes(one.states.chain))
-        if left:
-            yield (
-                f"{left} of {states} states are left for ever (world {world}): the theory speaks of "
-                "recurrent states, and the floor leaves out what parameters keep from the others"
-            )
-            break
-    if problem.step.redraw_actions:
-        yield (
-            "actions are drawn anew at every step: the prediction is of actions that are carried over, whose "
-            "noise has the same size but other lags"
-        )
 
 
 def noted(function: Callable[..., T], *arguments: Any) -> tuple[T, tuple[str, ...]]:
