@@ -16,7 +16,6 @@ from fedsarsa.federation.history import History, history_of
 from fedsarsa.federation.problem import MOST_STEPS, AnyFleet, Problem
 from fedsarsa.federation.progress import Progress
 from fedsarsa.federation.servers import Server
-from fedsarsa.federation.servers.mean import weights_of
 from fedsarsa.federation.spaces import any_fleet, finite_features, spaces
 from fedsarsa.learning import features as feature_maps
 from fedsarsa.learning import policies, step_sizes
@@ -102,11 +101,10 @@ class FedSARSA:
                     f"weights and radius must be arguments of the server where one is given, got "
                     f"{self.weights!r} and {self.radius!r} beside {self.server!r}"
                 )
-        if type(self.server) is servers.Mean:  # so that either can be replaced
-            mean, none = self.server, None
-        else:
-            mean, none = servers.Mean(self.weights, self.radius), self.server
-        for name, value in (("server", none), ("weights", mean.weights), ("radius", mean.radius)):
+        mean, rule = servers.Mean(self.weights, self.radius), self.server
+        if isinstance(rule, servers.Mean) and rule.compiled:  # so that either can be replaced
+            mean, rule = rule, None
+        for name, value in (("server", rule), ("weights", mean.weights), ("radius", mean.radius)):
             object.__setattr__(self, name, value)
         self.step()
         _checks.number("initial_value", self.initial_value)
@@ -187,7 +185,7 @@ class FedSARSA:
         if len(schedules) not in {1, agents}:
             raise ValueError(f"step_size must be one or one per agent ({agents}), got {len(schedules)}")
         servers.check(self.rule, agents)
-        weights_of(self.rule, agents)
+        self.rule.shares(agents)
         seed = _checks.integer("seed", seed, least=0)
         if seed >= 2**64:
             raise ValueError(f"seed must be below 2**64, got {seed}")
@@ -216,6 +214,8 @@ class FedSARSA:
             traces=self.traces,
             redraw_actions=self.redraw_actions,
             step_per_feature=self.step_per_feature,
+            shifted=self.rule.shifts,
+            leaves=self.rule.leaves,
         )
 
     def feature_map(self, world: Fleet | FiniteMDP) -> FeatureMap:

@@ -14,6 +14,7 @@ import pytest
 import fedsarsa as fs
 from fedsarsa.federation import training
 from tests.engines import test_anchors
+from tests.federation.test_personal_servers import Between, Corrected
 from tests.worlds_of_tests import dense_features, fleet
 
 pytestmark = pytest.mark.processes
@@ -58,6 +59,8 @@ CASES = {
     "own steps": fs.FedSARSA(dense_features(0, 5, 3, 4), fs.Softmax(1.0), [0.1, 0.2, 0.3, 0.2, 0.1], None),
     "actions drawn anew": fs.FedSARSA(fs.OneHot(), fs.Softmax(1.0), 0.2, 7, redraw_actions=True),
     "failing": fs.FedSARSA(fs.OneHot(), fs.Softmax(1.0), 1e9, 4),
+    "own starts": fs.FedSARSA(fs.OneHot(), fs.Softmax(1.0), 0.1, 6, server=Between()),
+    "corrected": fs.FedSARSA(fs.OneHot(), fs.Softmax(1.0), 0.1, 6, server=Corrected()),
 }
 
 

@@ -180,8 +180,8 @@ def test_every_rule_says_how_many_agents_it_needs():
 class Shouted(fs.servers.Mean):
     """A mean of its own."""
 
-    def combine(self, before, after, present=None):
-        return 2 * super().combine(before, after, present)
+    def combine(self, before, after, present=None, context=None):
+        return 2 * super().combine(before, after, present, context)
 
 
 def test_a_mean_of_ones_own_is_not_taken_for_the_mean():

@@ -17,8 +17,9 @@ class RoundSettings(NamedTuple):
     """What does not change while training.
 
     ``world`` and ``schedule`` (N,) say which world and step size are agent i's; ``radius`` is infinite
-    without projection; ``offset`` is the a of theta-tilde's weights a + t, negative without it;
-    ``cached`` chooses the cached way of ``sarsa``; ``redraws`` draws executed actions anew.
+    without projection; ``offset`` is the a of theta-tilde's weights a + t, negative without it. Agents begin
+    a round with the central parameter if it is ``common``, else each with its own in ``theta``. ``cached``
+    chooses the cached way of ``finite_step``; ``redraws`` draws executed actions anew.
     """
 
     world: NDArray[np.uint32]
@@ -27,6 +28,7 @@ class RoundSettings(NamedTuple):
     radius: float
     offset: float
     seed: int
+    common: bool
     cached: bool
     redraws: bool
 

@@ -23,13 +23,12 @@ from fedsarsa._numba import U64
 from fedsarsa.engines.arrays import RoundSettings, RunView, Span
 from fedsarsa.federation.engine import Engine
 from fedsarsa.federation.problem import Problem
-from fedsarsa.federation.servers import Mean
+from fedsarsa.federation.rounds import end_round
 from fedsarsa.federation.state import RUNNING, Episodes, State, Synchronisations, left_behind
 from fedsarsa.learning import step_arrays
 from fedsarsa.learning.continuous_features import Integers
 from fedsarsa.learning.policies import Policy
 from fedsarsa.learning.step_arrays import AgentState, Model
-from fedsarsa.learning.step_sizes import step_sizes_at
 from fedsarsa.worlds.fleet import Fleet
 
 
@@ -47,7 +46,6 @@ class SpanEngine(Engine):
     def train(self, state: State, span: Span, central: Floats, drift: Floats) -> None:
         """Take all steps of a span; ``central`` (R, m, d) and ``drift`` (R, m) record the server's."""
 
-    @np.errstate(over="ignore", invalid="ignore")  # what overflows is reported as failed
     def combine(
         self, state: State, before: Floats, span: Span, k: int, central: Floats, drift: Floats
     ) -> None:
@@ -56,19 +54,15 @@ class SpanEngine(Engine):
         ``before`` (R, d) are the server's parameters before it; ``central`` (R, m, d) records its result,
         and ``drift`` (R, m) has that of the mean.
         """
-        server = self.problem.server
         if not span.synchronises:
             return
-        left_behind(state)[:] = 0.0
-        if type(server) is Mean:
+        if self.problem.server.compiled:
+            left_behind(state)[:] = 0.0
             return
-        learning = state.failed_at == RUNNING
-        start = server.combine(before[learning], state.theta[learning])
-        start[~np.isfinite(start).all(axis=1)] = np.nan
-        state.central[learning] = central[learning, k] = start
-        failed = learning & np.isnan(state.central[:, 0])
-        state.failed_at[failed] = span.t + (k + 1) * span.steps - 1
-        drift[failed, k] = np.nan
+        begun, end = span.begun + k * span.steps, span.t + (k + 1) * span.steps
+        end_round(self.problem, state, begun, end, before)
+        central[:, k] = state.central
+        drift[state.failed_at != RUNNING, k] = np.nan
 
     def advance(self, state: State, steps: int) -> Synchronisations:
         """Train every run for ``steps`` more steps, in place.
@@ -82,7 +76,7 @@ class SpanEngine(Engine):
         drift = np.empty((problem.runs, records))
         self.train(state, span, central, drift)
         learning = state.failed_at == RUNNING
-        if span.synchronises:
+        if span.synchronises and not problem.server.personal:
             state.theta[learning] = state.central[learning, None, :]
         state.theta[~learning] = np.nan
         state.t += steps
@@ -118,17 +112,13 @@ class CompiledEngine(SpanEngine):
     def local_steps(self, state: State, step_sizes: Floats, span: Span) -> Integers:
         """A round, or a part of one, without its server, in place; when each run failed in it, (R,)."""
 
-    def step_sizes(self, t: int, steps: int) -> Floats:
-        """The step sizes of every schedule, (schedules, steps), from step ``t`` on."""
-        return step_sizes_at(self.problem.schedules, np.arange(t, t + steps)) * self.problem.step_factor
-
     def train(self, state: State, span: Span, central: Floats, drift: Floats) -> None:
         """Take all steps of a span, whichever way is faster."""
-        step_sizes = self.step_sizes(span.t, span.rounds * span.steps)
+        step_sizes = self.problem.step_sizes(span.t, span.rounds * span.steps)
         work = self.problem.agents * self.problem.runs * span.steps
         split = self.problem.runs < self.threads and work >= self.long_round * self.threads
         # Other rules, and what steps leave for them, are seen to after every round.
-        split |= type(self.problem.server) is not Mean or self.problem.step.leaves is not None
+        split |= not self.problem.server.compiled or self.problem.step.leaves is not None
         with announced():
             train = self.train_by_agents if split else self.train_by_runs
             train(state, step_sizes, span, central, drift)
@@ -184,6 +174,7 @@ def settings_of(problem: Problem, world: NDArray[np.integer], cached: bool = Fal
         radius=math.inf if problem.radius is None else float(problem.radius),
         offset=-1.0 if problem.average_offset is None else float(problem.average_offset),
         seed=U64(problem.seed),
+        common=not problem.server.personal,
         cached=cached,
         redraws=problem.step.redraw_actions,
     )

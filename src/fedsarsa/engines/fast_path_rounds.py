@@ -88,7 +88,7 @@ def local_steps(
     steps, column = span.steps, k * span.steps
     t = span.t + column
     # Lanes begin a span with parameters of their own, later rounds with the central ones.
-    fresh = k > 0
+    fresh = k > 0 and settings.common
     for begin in range(low, high, BLOCK):
         first, count = U64(begin), U64(min(BLOCK, high - begin))
         enter(tables, settings, view, lanes, first, count, fresh, workspace)

@@ -154,7 +154,7 @@ def local_steps(
     agents = len(settings.weights)
     column = k * span.steps
     t = span.t + column
-    if k > 0:  # later rounds begin with the central parameters
+    if k > 0 and settings.common:  # later rounds begin with the central parameters
         for lane in range(low, high):
             average, own = view.central[lane // agents], learners.theta[lane]
             for j in range(len(own)):

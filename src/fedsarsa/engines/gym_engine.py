@@ -28,12 +28,11 @@ from fedsarsa.engines.gym_rounds import (
 from fedsarsa.engines.gym_vectors import Vectors
 from fedsarsa.federation.engine import Engine
 from fedsarsa.federation.problem import Problem
-from fedsarsa.federation.servers.mean import among, average
+from fedsarsa.federation.rounds import fail, gather, synchronise
 from fedsarsa.federation.state import RUNNING, Episodes, State, Synchronisations
 from fedsarsa.learning import random
 from fedsarsa.learning.continuous_features import Integers
 from fedsarsa.learning.step_arrays import step_workspace
-from fedsarsa.learning.step_sizes import step_sizes_at
 from fedsarsa.worlds.gym import GymFleet
 
 
@@ -140,23 +139,20 @@ class GymEngine(Engine):
         if self.stepper is None:  # going on from a checkpoint: environments cannot be saved, and begin anew
             self._say_what_is_not_known()
             self._begin_all(state, state.t)
-        times = np.arange(state.t, state.t + steps)
-        step_sizes = step_sizes_at(problem.schedules, times)[problem.schedule_of] * problem.step_factor
+        times = range(state.t, state.t + steps)
+        step_sizes = problem.step_sizes(state.t, steps)[problem.schedule_of]
         rounds: list[Floats] = []
         drifts: list[Floats] = []
         agent_state = self._prepare(state)
         step_sizes = np.ascontiguousarray(step_sizes.T)
         with announced():
-            for k, t in enumerate(times.tolist()):
-                if problem.average_offset is not None:
-                    mean = self._mean(state, self._present(state, t))[1]
-                    state.weighted_sum += (problem.average_offset + t) * mean
+            for k, t in enumerate(times):
+                gather(problem, state, t, self._present(state, t))
                 self._step(state, agent_state, t, step_sizes[k])
-                synchronises = problem.sync_every is not None and (t + 1) % problem.sync_every == 0
-                if synchronises:
-                    drifts.append(self._synchronise(state, t))
+                if problem.sync_every is not None and (t + 1) % problem.sync_every == 0:
+                    drifts.append(synchronise(problem, state, t, self._present(state, t)))
+                    self.stale |= bool((state.failed_at == t).any())
                     rounds.append(state.central.copy())
-                    _held(state).left[:] = 0.0
         state.t += steps
         shape = (len(rounds), problem.runs)
         return Synchronisations(
@@ -308,40 +304,13 @@ class GymEngine(Engine):
             self._stop(state, lane, t, got)
         for lane in np.flatnonzero(self.ends == LOST).tolist():
             self._stop(state, lane, t + 1, f"observation must be finite, got {self.seen[lane].tolist()}")
-        failed = (self.ends == OVERFLOWN).reshape(self.problem.runs, -1).any(axis=1)
-        self._fail(state, failed, t)
+        fail(state, (self.ends == OVERFLOWN).reshape(self.problem.runs, -1).any(axis=1), t)
+        self.stale = True
 
     def _present(self, state: State, t: int) -> NDArray[np.bool]:
         """Whose learning counts in the round of step ``t``, (R, N)."""
         begun = t - t % self.problem.sync_every if self.problem.sync_every is not None else 0
         return _held(state).taught(begun)
-
-    def _mean(self, state: State, present: NDArray[np.bool]) -> tuple[Floats, Floats]:
-        """The weights (R, N) of the agents ``present``, and their mean (R, d)."""
-        weights = among(self.problem.weights, present)
-        mean = average(weights, state.theta)
-        return weights, np.where(weights.any(axis=1, keepdims=True), mean, state.central)
-
-    def _synchronise(self, state: State, t: int) -> Floats:
-        """Combine and broadcast; the drift of every run."""
-        present, learning = self._present(state, t), state.failed_at == RUNNING
-        weights, mean = self._mean(state, present)
-        spread = np.sum((state.theta - mean[:, None]) ** 2, axis=2)
-        drift: Floats = np.where(learning, (spread * weights).sum(axis=1), np.nan)
-        with np.errstate(over="ignore", invalid="ignore"):  # what overflows is reported as failed
-            start = self.problem.server.combine(state.central, state.theta, present)
-        state.central[learning] = start[learning]
-        state.theta[learning] = start[learning, None]
-        self._fail(state, ~np.isfinite(state.central).all(axis=1), t)
-        return drift
-
-    def _fail(self, state: State, failed: Any, t: int) -> None:
-        """Note runs whose parameters stopped being finite."""
-        new = failed & (state.failed_at == RUNNING)
-        state.failed_at[new] = t
-        self.stale |= bool(new.any())
-        state.theta[new] = np.nan
-        state.central[new] = np.nan
 
     def close(self) -> None:
         """Close every environment."""

@@ -80,7 +80,9 @@ class AgentBlock:
         if central is not None:
             state.theta[:] = central[:, None, :]
         engine = self.engine
-        failed_at = engine.local_steps(state, engine.step_sizes(t, steps), span_of(self.problem, t, steps))
+        failed_at = engine.local_steps(
+            state, self.problem.step_sizes(t, steps), span_of(self.problem, t, steps)
+        )
         return BlockState(shares(state, ALL), failed_at)
 
     def _awake(self, held: list[Any]) -> None:
@@ -155,8 +157,8 @@ class RayEngine(SpanEngine):
         view, spread = server_view(state, ALL), np.empty(self.problem.features.dim)
         for k in range(span.rounds):
             t = span.t + k * span.steps
-            # At the beginning of a round everybody has the central parameter, which travels once.
-            fresh = t > 0 and t == span.begun + k * span.steps
+            # At the beginning of a round everybody may have the central parameter, which travels once.
+            fresh = self.settings.common and t > 0 and t == span.begun + k * span.steps
             shared = ray.put(state.central) if fresh else None
             calls = [
                 block.steps.remote(held, self._part(state, part, not fresh), shared, t, span.steps)

@@ -13,12 +13,11 @@ from numpy.typing import NDArray
 from fedsarsa._checks import Floats
 from fedsarsa.federation.engine import Engine
 from fedsarsa.federation.problem import Problem
-from fedsarsa.federation.servers.mean import average
+from fedsarsa.federation.rounds import fail, gather, synchronise, unsound
 from fedsarsa.federation.state import RUNNING, State, Synchronisations, left_behind
 from fedsarsa.learning import random
 from fedsarsa.learning.continuous_features import BoxMap, Integers
 from fedsarsa.learning.policies import ALL
-from fedsarsa.learning.step_sizes import step_sizes_at
 from fedsarsa.learning.targets import DIRECTION, EXPECTED, LOG_WEIGHTS, MAX, REPLACING
 from fedsarsa.worlds import alias
 from fedsarsa.worlds.control.world import ControlWorld, pack
@@ -46,32 +45,18 @@ class ReferenceEngine(Engine):
     def advance(self, state: State, steps: int) -> Synchronisations:
         """Train every run for ``steps`` more steps, in place."""
         problem = self.problem
-        times = np.arange(state.t, state.t + steps)
-        step_sizes = step_sizes_at(problem.schedules, times) * problem.step_factor
+        step_sizes = problem.step_sizes(state.t, steps)
         central, drift = [], []
-        for k, t in enumerate(times.tolist()):
-            synchronises = problem.sync_every is not None and (t + 1) % problem.sync_every == 0
-            moved = np.full(problem.runs, np.nan)
+        for k, t in enumerate(range(state.t, state.t + steps)):
+            gather(problem, state, t)
             for run in np.flatnonzero(state.failed_at == RUNNING).tolist():
-                theta = state.theta[run]
-                if problem.average_offset is not None:
-                    mean = average(problem.weights, theta)
-                    state.weighted_sum[run] += (problem.average_offset + t) * mean
                 for i in range(problem.agents):
                     local_step(problem, state, run, i, t, step_sizes[problem.schedule_of[i], k])
-                finite = np.isfinite(theta).all() and np.isfinite(left_behind(state)[run]).all()
-                if synchronises and finite:
-                    mean = average(problem.weights, theta)
-                    moved[run] = problem.weights @ np.sum((theta - mean) ** 2, axis=1)
-                    (start,) = problem.server.combine(state.central[run, None], theta[None])
-                    theta[:] = state.central[run] = start
-                if not (finite and np.isfinite(theta).all()):
-                    state.failed_at[run] = t
-                    theta[:] = state.central[run] = moved[run] = np.nan
-            if synchronises:
-                left_behind(state)[:] = 0.0
+            learned = np.concatenate([state.theta, left_behind(state)], axis=2)
+            fail(state, unsound(learned), t)
+            if problem.sync_every is not None and (t + 1) % problem.sync_every == 0:
+                drift.append(synchronise(problem, state, t))
                 central.append(state.central.copy())
-                drift.append(moved)
         state.t += steps
         shape = (len(central), problem.runs)
         return Synchronisations(

@@ -19,7 +19,18 @@ from fedsarsa.learning.continuous_features import BoxMap
 from fedsarsa.worlds.fleet import Fleet
 
 KIND = "checkpoint"
-ARRAYS = ("theta", "states", "actions", "server", "weighted_sum", "progress", "failed_at", "central", "drift")
+ARRAYS = (
+    "theta",
+    "states",
+    "actions",
+    "server",
+    "weighted_sum",
+    "progress",
+    "failed_at",
+    "starts",
+    "central",
+    "drift",
+)
 
 
 def fingerprint(problem: Problem, engine: str, theta0: Floats, record_every: int) -> str:
@@ -80,10 +91,12 @@ def save(path: Path, mark: str, state: State, records: Synchronisations, known: 
                 "weighted_sum": (("run", "d"), state.weighted_sum),
                 "progress": (("run", "agent", "kept"), state.progress),
                 "failed_at": ("run", state.failed_at),
+                "starts": (("run", "own", "d"), state.starts),
                 "central": (("run", "record", "d"), records.central[:, :known]),
                 "drift": (("run", "record"), records.drift[:, :known]),
             }
-            | _episodes(state),
+            | _named("held", {} if state.episodes is None else vars(state.episodes), ("run", "agent"))
+            | _named("memory", state.memory, ("run",)),
             attrs={
                 "fedsarsa_file": KIND,
                 "fingerprint": mark,
@@ -95,11 +108,15 @@ def save(path: Path, mark: str, state: State, records: Synchronisations, known: 
     )
 
 
-def _episodes(state: State) -> dict[str, Any]:
-    """What agents hold beyond (s, a), each array with a last dimension of its own."""
-    held = {} if state.episodes is None else vars(state.episodes)
-    dims = {name: ("run", "agent", name)[: array.ndim] for name, array in held.items()}
-    return {f"held_{name}": (dims[name], array) for name, array in held.items()}
+def _named(prefix: str, arrays: dict[str, Any], dims: tuple[str, ...]) -> dict[str, Any]:
+    """Arrays that begin with ``dims``, each with further dimensions of its own."""
+    return {
+        f"{prefix}_{name}": (
+            (*dims, *(f"{prefix}_{name}_{axis}" for axis in range(len(dims), array.ndim))),
+            array,
+        )
+        for name, array in arrays.items()
+    }
 
 
 def load(path: Path, mark: str, records: Synchronisations) -> State:
@@ -112,7 +129,10 @@ def load(path: Path, mark: str, records: Synchronisations) -> State:
         )
     known = data.sizes["record"]
     records.central[:, :known], records.drift[:, :known] = data["central"].values, data["drift"].values
-    held = {str(name)[5:]: data[name].values for name in data if str(name).startswith("held_")}
+    held, memory = (
+        {str(name).removeprefix(prefix): data[name].values for name in data if str(name).startswith(prefix)}
+        for prefix in ("held_", "memory_")
+    )
     return State(
         t=int(data.attrs["t"]),
         theta=data["theta"].values,
@@ -122,6 +142,8 @@ def load(path: Path, mark: str, records: Synchronisations) -> State:
         weighted_sum=data["weighted_sum"].values,
         progress=data["progress"].values,
         failed_at=data["failed_at"].values,
+        starts=data["starts"].values,
+        memory=memory,
         episodes=Episodes(**held) if held else None,
         reports=json.loads(data.attrs["reports"]),
     )

@@ -8,9 +8,8 @@ from numpy.typing import NDArray
 
 from fedsarsa._checks import Floats
 from fedsarsa.federation.servers import Server
-from fedsarsa.federation.servers.mean import weights_of
 from fedsarsa.learning.policies import Policy
-from fedsarsa.learning.step_sizes import Schedule
+from fedsarsa.learning.step_sizes import Schedule, step_sizes_at
 from fedsarsa.learning.targets import Step
 from fedsarsa.worlds.control import ControlFleet
 from fedsarsa.worlds.fleet import Fleet
@@ -19,6 +18,7 @@ from fedsarsa.worlds.gym import GymFleet
 AnyFleet = Fleet | ControlFleet | GymFleet
 
 MOST_STEPS = 10**14  # per agent: years of computing, and far from what 64 bits can count
+MOST_AT_ONCE = 100_000  # step sizes that are held to be summed
 BINS = 200  # stretches of time in which episodes are summed up
 
 
@@ -82,7 +82,7 @@ class Problem:
     @property
     def weights(self) -> Floats:
         """The weights (N,) of the mean of the agents' parameters."""
-        return weights_of(self.server, self.agents)
+        return self.server.shares(self.agents)
 
     @property
     def radius(self) -> float | None:
@@ -103,3 +103,15 @@ class Problem:
     def step_factor(self) -> float:
         """What step sizes are multiplied by."""
         return 1 / self.features.most_active if self.step.step_per_feature else 1.0
+
+    def step_sizes(self, t: int, steps: int) -> Floats:
+        """The step sizes of every schedule, (schedules, steps), from step ``t`` on."""
+        return step_sizes_at(self.schedules, np.arange(t, t + steps)) * self.step_factor
+
+    def step_sums(self, begun: int, end: int) -> Floats:
+        """The sum (N,) of each agent's step sizes from step ``begun`` to ``end`` - 1."""
+        total = np.zeros(len(self.schedules))
+        for t in range(begun, end, MOST_AT_ONCE):
+            total += self.step_sizes(t, min(MOST_AT_ONCE, end - t)).sum(axis=1)
+        sums: Floats = total[self.schedule_of]
+        return sums

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from fedsarsa._checks import MEMORY, Floats
 from fedsarsa.federation.problem import Problem
 from fedsarsa.federation.servers.mean import average
+from fedsarsa.federation.servers.server import Memory
 from fedsarsa.learning.continuous_features import BoxMap, Integers
 from fedsarsa.worlds.control.world import OBSERVATION, STATE
 
@@ -87,6 +88,10 @@ class State:
         For theta-tilde: the sum of (a + t) theta-bar_t over past time steps. The cpu engine adds a round when
         it is over and gathers what the round's updates bring to it in ``progress``; the reference engine
         adds every step. Empty without theta-tilde.
+    starts : (R, N, d)
+        Where agents began the round, if the server rule is personal; (R, 0, d) if it is not.
+    memory : dict of arrays that begin with R
+        What the server rule keeps.
     failed_at : (R,) int64
         Step at which a run's parameters stopped being finite; such a run is not continued.
     episodes : Episodes or None
@@ -103,6 +108,8 @@ class State:
     weighted_sum: Floats
     progress: Floats
     failed_at: NDArray[np.int64]
+    starts: Floats
+    memory: Memory
     episodes: Episodes | None = None
     reports: list[dict[str, Any]] = field(default_factory=list)
 
@@ -110,6 +117,11 @@ class State:
 def left_behind(state: State) -> Floats:
     """What the steps of this round have left for the server, (R, N, d); empty where they leave nothing."""
     return np.empty((*state.theta.shape[:2], 0)) if state.episodes is None else state.episodes.left
+
+
+def shift_of(state: State) -> Floats:
+    """What is added to every direction of this round, (R, N, d); empty where nothing is."""
+    return np.empty((*state.theta.shape[:2], 0)) if state.episodes is None else state.episodes.shift
 
 
 @dataclass(eq=False)
@@ -155,6 +167,8 @@ def _first_state(problem: Problem, theta0: Floats) -> State:
         weighted_sum=np.zeros((runs, dim)),
         progress=np.zeros((runs, agents, dim if problem.average_offset is not None else 0)),
         failed_at=np.full(runs, RUNNING, np.int64),
+        starts=theta.copy() if problem.server.personal else np.empty((runs, 0, dim)),
+        memory=problem.server.memory(runs, agents, dim),
         episodes=None if problem.plain else first_episodes(problem),
     )
 

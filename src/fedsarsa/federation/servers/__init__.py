@@ -1,49 +1,28 @@
-"""Server rules: how the parameters of the agents become the start of the next round. One rule per file."""
+"""Server rules: how the parameters of the agents become the start of the next round. One rule per file.
 
-from typing import Any, Protocol, runtime_checkable
+A rule is a frozen dataclass derived from `Server`. There are three kinds, each with a little more to write:
 
-import numpy as np
-from numpy.typing import NDArray
+- A rule of the agents' parameters alone defines ``estimate``: (..., n, d) -> (..., d). `Median` is one.
+- A rule that also looks at the start of the round overrides ``combine(before, after, present, context)``.
+- A rule with a memory makes it in ``memory(runs, agents, dim)``, a dict of arrays that begin with the run,
+  and writes into ``context.memory`` in place.
 
-from fedsarsa._checks import Floats
+In its class a rule may set ``personal``, to give every agent a start of its own; ``leaves``, to get what
+steps leave in ``context.left``; and ``shifts``, to write ``context.shift``, which is added to every direction
+of the next round. All of this is in checkpoints.
+
+`federation.rounds.end_round` calls the rule, for every engine. The mean is compiled into the round instead.
+"""
+
+from typing import Any
+
 from fedsarsa.federation.servers.krum import Krum
 from fedsarsa.federation.servers.mean import Mean
 from fedsarsa.federation.servers.median import Median
+from fedsarsa.federation.servers.server import Context, Server
 from fedsarsa.federation.servers.trimmed_mean import TrimmedMean
 
-__all__ = ["RULES", "Krum", "Mean", "Median", "Server", "TrimmedMean", "check"]
-
-
-@runtime_checkable
-class Server(Protocol):
-    """A server rule: a frozen dataclass with the radius of its projection and the agents it needs."""
-
-    @property
-    def radius(self) -> float | None:
-        """Of the ball on which the result is projected; None: it is not."""
-
-    @property
-    def fewest(self) -> int:
-        """Agents below which the rule cannot work."""
-
-    def combine(self, before: Floats, after: Floats, present: NDArray[np.bool] | None = None) -> Floats:
-        """The next start, for all runs at once.
-
-        Parameters
-        ----------
-        before : (R, d)
-            The server's parameter before the round.
-        after : (R, N, d)
-            The agents' parameters after it.
-        present : (R, N) bool, optional
-            Who took part; everybody unless given.
-
-        Returns
-        -------
-        (R, d) array
-            The parameter with which all agents begin the next round.
-        """
-
+__all__ = ["RULES", "Context", "Krum", "Mean", "Median", "Server", "TrimmedMean", "check"]
 
 # By their names in configurations.
 RULES: dict[str, type[Server]] = {
@@ -57,7 +36,7 @@ RULES: dict[str, type[Server]] = {
 def check(server: Any, agents: int | None = None) -> None:
     """Reject what is not a server rule, or one that needs more than ``agents`` agents."""
     names = ", ".join(kind.__name__ for kind in RULES.values())
-    if isinstance(server, type) or not isinstance(server, Server):
+    if not isinstance(server, Server):
         raise TypeError(f"server must be one of {names} of fs.servers, got {server!r}")
     if agents is not None and agents < server.fewest:
         raise ValueError(f"server: {server!r} needs at least {server.fewest} agents, got {agents}")

@@ -3,15 +3,14 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedsarsa import _checks
 from fedsarsa._checks import Floats
-from fedsarsa.federation.servers.projection import checked_radius, of_present, project
+from fedsarsa.federation.servers.server import Server
 
 
 @dataclass(frozen=True)
-class Krum:
+class Krum(Server):
     """The parameter of one agent: the one with the least distance to its closest neighbours.
 
     An agent's score is the sum of the squared distances to the n - ``liars`` - 2 agents closest to it. The
@@ -35,18 +34,15 @@ class Krum:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "liars", _checks.integer("liars", self.liars, least=0))
-        object.__setattr__(self, "radius", checked_radius(self.radius))
+        super().__post_init__()
 
     @property
     def fewest(self) -> int:
         """Agents below which liars could decide."""
         return 2 * self.liars + 3
 
-    def combine(self, before: Floats, after: Floats, present: NDArray[np.bool] | None = None) -> Floats:
-        """The next start (R, d) from the last one (R, d) and the agents' parameters (R, N, d)."""
-        return project(of_present(self._closest, self.fewest, before, after, present), self.radius)
-
-    def _closest(self, theta: Floats) -> Floats:
+    def estimate(self, theta: Floats) -> Floats:
+        """The parameter (..., d) with the lowest score among (..., n, d)."""
         apart = np.sum((theta[..., :, None, :] - theta[..., None, :, :]) ** 2, axis=-1)
         neighbours = max(1, theta.shape[-2] - self.liars - 2)
         # The closest of all is the agent itself, at distance 0.

@@ -7,11 +7,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedsarsa import _checks
 from fedsarsa._checks import Floats
-from fedsarsa.federation.servers.projection import checked_radius, project
+from fedsarsa.federation.servers.projection import project
+from fedsarsa.federation.servers.server import Context, Server
 
 
 @dataclass(frozen=True, eq=False)
-class Mean:
+class Mean(Server):
     """The weighted mean of the agents' parameters.
 
     Parameters
@@ -30,30 +31,37 @@ class Mean:
     weights: ArrayLike | None = None
     radius: float | None = None
 
-    fewest = 1
-
     def __post_init__(self) -> None:
-        object.__setattr__(self, "radius", checked_radius(self.radius))
+        super().__post_init__()
         if self.weights is not None:
             weights = _checks.distribution("weights", self.weights)
             if weights.ndim != 1:
                 raise ValueError(f"weights must have shape (N,), got {weights.shape}")
             object.__setattr__(self, "weights", weights)
 
-    def combine(self, before: Floats, after: Floats, present: NDArray[np.bool] | None = None) -> Floats:
+    @property
+    def compiled(self) -> bool:
+        """Whether it is this mean, and not a rule derived from it."""
+        return type(self).combine is Mean.combine
+
+    def shares(self, agents: int) -> Floats:
+        """The weights (N,), or 1/N where none are given."""
+        weights = super().shares(agents) if self.weights is None else np.asarray(self.weights)
+        if weights.shape != (agents,):
+            raise ValueError(f"weights must have shape ({agents},), got {weights.shape}")
+        return weights
+
+    def combine(
+        self,
+        before: Floats,
+        after: Floats,
+        present: NDArray[np.bool] | None = None,
+        context: Context | None = None,  # noqa: ARG002
+    ) -> Floats:
         """The next start (R, d) from the last one (R, d) and the agents' parameters (R, N, d)."""
-        weights = among(weights_of(self, after.shape[1]), present)
+        weights = among(self.shares(after.shape[1]), present)
         mean = average(weights, after)
         return project(np.where(weights.any(axis=-1, keepdims=True), mean, before), self.radius)
-
-
-def weights_of(server: object, agents: int) -> Floats:
-    """The weights (N,) of a server's mean; 1/N where it has none."""
-    given = getattr(server, "weights", None)
-    weights = np.full(agents, 1 / agents) if given is None else np.asarray(given)
-    if weights.shape != (agents,):
-        raise ValueError(f"weights must have shape ({agents},), got {weights.shape}")
-    return weights
 
 
 def among(weights: Floats, present: NDArray[np.bool] | None) -> Floats:

@@ -1,17 +1,15 @@
 """The coordinate-wise median, after Yin, Chen, Kannan and Bartlett (2018)."""
 
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedsarsa._checks import Floats
-from fedsarsa.federation.servers.projection import checked_radius, of_present, project
+from fedsarsa.federation.servers.server import Server
 
 
 @dataclass(frozen=True)
-class Median:
+class Median(Server):
     """The median of the agents' parameters, coordinate by coordinate.
 
     Fewer than half of the agents cannot move it beyond the values of the others.
@@ -29,13 +27,12 @@ class Median:
 
     radius: float | None = None
 
-    fewest = 3
+    @property
+    def fewest(self) -> int:
+        """Agents below which one could decide."""
+        return 3
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "radius", checked_radius(self.radius))
-
-    def combine(self, before: Floats, after: Floats, present: NDArray[np.bool] | None = None) -> Floats:
-        """The next start (R, d) from the last one (R, d) and the agents' parameters (R, N, d)."""
-        return project(
-            of_present(partial(np.median, axis=-2), self.fewest, before, after, present), self.radius
-        )
+    def estimate(self, theta: Floats) -> Floats:
+        """The median (..., d) of parameters (..., n, d)."""
+        middle: Floats = np.median(theta, axis=-2)
+        return middle

@@ -4,15 +4,14 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedsarsa import _checks
 from fedsarsa._checks import Floats
-from fedsarsa.federation.servers.projection import checked_radius, of_present, project
+from fedsarsa.federation.servers.server import Server
 
 
 @dataclass(frozen=True)
-class TrimmedMean:
+class TrimmedMean(Server):
     """The mean without the largest and the smallest values, coordinate by coordinate.
 
     Parameters
@@ -36,18 +35,15 @@ class TrimmedMean:
         if not 0 < share < 0.5:
             raise ValueError(f"share must be a number in (0, 0.5), got {self.share!r}")
         object.__setattr__(self, "share", share)
-        object.__setattr__(self, "radius", checked_radius(self.radius))
+        super().__post_init__()
 
     @property
     def fewest(self) -> int:
         """Agents below which nothing would be cut off."""
         return math.ceil(1 / self.share)
 
-    def combine(self, before: Floats, after: Floats, present: NDArray[np.bool] | None = None) -> Floats:
-        """The next start (R, d) from the last one (R, d) and the agents' parameters (R, N, d)."""
-        return project(of_present(self._trimmed, self.fewest, before, after, present), self.radius)
-
-    def _trimmed(self, theta: Floats) -> Floats:
+    def estimate(self, theta: Floats) -> Floats:
+        """The mean (..., d) of what is left of parameters (..., n, d)."""
         count = theta.shape[-2]
         cut = int(self.share * count)
         kept: Floats = np.sort(theta, axis=-2)[..., cut : count - cut, :].mean(axis=-2)

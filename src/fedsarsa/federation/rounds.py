@@ -1,0 +1,90 @@
+"""How a round ends: what is recorded of it, and the start that the server rule makes of it."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedsarsa._checks import Floats
+from fedsarsa.federation.problem import Problem
+from fedsarsa.federation.servers import Context
+from fedsarsa.federation.servers.mean import among, average
+from fedsarsa.federation.state import RUNNING, State, left_behind, shift_of
+
+Present = NDArray[np.bool] | None  # (R, N): who took part; None: everybody
+
+
+def mean_of(problem: Problem, state: State, present: Present = None) -> tuple[Floats, Floats]:
+    """The weights of the agents who took part, and the mean (R, d) of their parameters.
+
+    Where nobody did, it is the server's parameter.
+    """
+    weights = among(problem.weights, present)
+    mean = average(weights, state.theta)
+    return weights, np.where(weights.any(axis=-1, keepdims=True), mean, state.central)
+
+
+def gather(problem: Problem, state: State, t: int, present: Present = None) -> None:
+    """Add the mean of the agents' parameters before step ``t`` to the sum for theta-tilde."""
+    if problem.average_offset is not None:
+        state.weighted_sum += (problem.average_offset + t) * mean_of(problem, state, present)[1]
+
+
+def synchronise(problem: Problem, state: State, t: int, present: Present = None) -> Floats:
+    """End the round of which step ``t`` was the last, in place, as `end_round` does.
+
+    Return the client drift (R,) before it, the weighted mean of ||theta_i - mean||^2; NaN of failed runs.
+    """
+    assert problem.sync_every is not None
+    weights, mean = mean_of(problem, state, present)
+    drift = (weights * np.sum((state.theta - mean[:, None]) ** 2, axis=2)).sum(axis=1)
+    end_round(problem, state, t + 1 - problem.sync_every, t + 1, state.central, present)
+    return np.where(state.failed_at == RUNNING, drift, np.nan)
+
+
+@np.errstate(over="ignore", invalid="ignore")  # what overflows is reported as failed
+def end_round(
+    problem: Problem, state: State, begun: int, end: int, before: Floats, present: Present = None
+) -> None:
+    """Let the server rule end the round of steps ``begun`` to ``end`` - 1, in place.
+
+    ``before`` (R, d) are the server's parameters before it. Runs that have failed are left out, and runs
+    whose start is not finite fail.
+    """
+    server, runs = problem.server, np.flatnonzero(state.failed_at == RUNNING)
+    if len(runs) == 0:
+        return
+    context = Context(
+        t=begun,
+        step_sums=problem.step_sums(begun, end),
+        left=left_behind(state)[runs],
+        shift=shift_of(state)[runs],
+        memory={name: array[runs] for name, array in state.memory.items()},
+    )
+    before = (state.starts if server.personal else before)[runs]
+    took_part = None if present is None else present[runs]
+    start = np.asarray(server.combine(before, state.theta[runs], took_part, context))
+    if start.shape != before.shape:
+        raise ValueError(f"server: {server!r} must combine to the shape {before.shape}, got {start.shape}")
+    for name, array in context.memory.items():
+        state.memory[name][runs] = array
+    shift_of(state)[runs] = context.shift
+    left_behind(state)[:] = 0.0
+    if server.personal:
+        state.starts[runs] = state.theta[runs] = start
+        state.central[runs] = average(problem.weights, start)
+    else:
+        state.central[runs] = start
+        state.theta[runs] = start[:, None]
+    moving = np.concatenate([state.theta, shift_of(state)], axis=2)
+    fail(state, unsound(moving), end - 1)
+
+
+def unsound(parameters: Floats) -> NDArray[np.bool]:
+    """The runs (R,) in which some of the parameters (R, N, n) are not finite."""
+    return ~np.array(np.isfinite(parameters).all(axis=(1, 2)))
+
+
+def fail(state: State, failed: NDArray[np.bool], t: int) -> None:
+    """Note runs (R,) whose parameters stopped being finite at step ``t``, if they had not failed before."""
+    new = failed & (state.failed_at == RUNNING)
+    state.failed_at[new] = t
+    state.theta[new] = state.central[new] = np.nan

@@ -1,0 +1,119 @@
+"""What a server rule is, and what it may know of a round."""
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedsarsa._checks import Floats
+from fedsarsa.federation.servers.projection import checked_radius, of_present, project
+
+Memory = dict[str, NDArray[Any]]
+
+
+@dataclass(eq=False)
+class Context:
+    """What a rule may know of a round besides parameters, and what it keeps, for R runs at once.
+
+    Attributes
+    ----------
+    t : int
+        Steps taken before the round.
+    step_sums : (N,)
+        The sum of each agent's step sizes in the round.
+    left : (R, N, d)
+        What the agents' steps have left, as ``Server.leaves`` asks; (R, N, 0) where they leave nothing.
+    shift : (R, N, d)
+        What was added to every direction of the round; the rule writes here what is added in the next one.
+        (R, N, 0) unless ``Server.shifts``.
+    memory : dict of arrays that begin with R
+        What ``Server.memory`` has made and the rule has written since; the rule writes in place.
+    """
+
+    t: int
+    step_sums: Floats
+    left: Floats
+    shift: Floats
+    memory: Memory = field(default_factory=dict)
+
+
+class Server:
+    """A server rule: a frozen dataclass that says how a round's end becomes the next one's start.
+
+    A rule that looks at the agents' parameters alone defines ``estimate``. One that needs more overrides
+    ``combine``, and says in its class what it needs.
+
+    Attributes
+    ----------
+    radius : float or None
+        Of the ball on which the start is projected; None: it is not.
+    personal : bool
+        Whether every agent has a start of its own: ``before`` and the result of ``combine`` are then
+        (R, N, d), and the central parameter is their mean.
+    leaves : {None, "direction", "log-weights"}
+        What steps leave for the rule in ``context.left`` (see `Step`).
+    shifts : bool
+        Whether the rule writes ``context.shift``, which is added to every direction of the next round.
+    """
+
+    personal: ClassVar[bool] = False
+    leaves: ClassVar[str | None] = None
+    shifts: ClassVar[bool] = False
+
+    radius: float | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "radius", checked_radius(self.radius))
+
+    @property
+    def fewest(self) -> int:
+        """Agents below which the rule cannot work."""
+        return 1
+
+    @property
+    def compiled(self) -> bool:
+        """Whether the rule is the mean that engines compile into the round."""
+        return False
+
+    def shares(self, agents: int) -> Floats:
+        """The agents' weights (N,) in the mean that histories record; 1/N each."""
+        return np.full(agents, 1 / agents)
+
+    def memory(self, runs: int, agents: int, dim: int) -> Memory:  # noqa: ARG002
+        """What the rule keeps from round to round, before the first one: arrays that begin with R.
+
+        They are part of a training's state, and of its checkpoints.
+        """
+        return {}
+
+    def estimate(self, theta: Floats) -> Floats:
+        """One parameter (..., d) of those of n agents, (..., n, d)."""
+        raise NotImplementedError(f"{type(self).__name__} must define estimate or combine")
+
+    def combine(
+        self,
+        before: Floats,
+        after: Floats,
+        present: NDArray[np.bool] | None = None,
+        context: Context | None = None,  # noqa: ARG002
+    ) -> Floats:
+        """The start of the next round, for all runs at once.
+
+        Parameters
+        ----------
+        before : (R, d), or (R, N, d) if personal
+            The start of the round that is over.
+        after : (R, N, d)
+            The agents' parameters after it.
+        present : (R, N) bool, optional
+            Who took part; everybody unless given.
+        context : Context, optional
+            What else is known of the round. Engines give it; a deployment does not.
+
+        Returns
+        -------
+        array of the shape of ``before``
+            The start of the next round.
+        """
+        return project(of_present(self.estimate, self.fewest, before, after, present), self.radius)
