@@ -216,6 +216,7 @@ class FedSARSA:
             step_per_feature=self.step_per_feature,
             shifted=self.rule.shifts,
             leaves=self.rule.leaves,
+            mixes=self.rule.mixes,
         )
 
     def feature_map(self, world: Fleet | FiniteMDP) -> FeatureMap:

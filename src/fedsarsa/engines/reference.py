@@ -14,7 +14,7 @@ from fedsarsa._checks import Floats
 from fedsarsa.federation.engine import Engine
 from fedsarsa.federation.problem import Problem
 from fedsarsa.federation.rounds import fail, gather, synchronise, unsound
-from fedsarsa.federation.state import RUNNING, State, Synchronisations, left_behind
+from fedsarsa.federation.state import RUNNING, State, Synchronisations, acting_of, left_behind
 from fedsarsa.learning import random
 from fedsarsa.learning.continuous_features import BoxMap, Integers
 from fedsarsa.learning.policies import ALL
@@ -215,20 +215,32 @@ def candidates(problem: Problem, run: int, i: int, t: int, what: int) -> Floats:
 
 
 def look(problem: Problem, state: State, run: int, i: int, numbers: Floats) -> tuple[Floats, Floats]:
-    """Values Q(x, .) of the candidates at the present observation, and Gamma(theta)(. | x)."""
-    theta, features = state.theta[run, i], problem.features
+    """Values Q(x, .) of the candidates at the present observation, and Gamma(theta)(. | x).
+
+    Where agents act by a mixture, it is that of the policy: Gamma(own theta + others)(. | x).
+    """
+    features = problem.features
+    values = acting = values_at(problem, state, run, i, state.theta[run, i], numbers)
+    if problem.step.mixes:
+        own, others = acting_of(state)
+        acting = values_at(problem, state, run, i, others[run, i], numbers) + own[run, i] * values
     if not isinstance(features, BoxMap):
-        s = int(state.states[run, i])
-        values = features.values_at(theta, s)
-        return values, problem.policy.probabilities(values, s, features.classes)
+        return values, problem.policy.probabilities(acting, int(state.states[run, i]), features.classes)
     assert state.episodes is not None
-    values = np.array(
-        [value_of(theta, *active(problem, state, run, i, c, number)) for c, number in enumerate(numbers)]
-    )
     inputs = state.episodes.seen[run, i, : len(features.low)]
     outside = [features.scaled(_with(inputs, number, features))[1] for number in numbers]
     state.episodes.clipped[run, i] += any(outside)
-    return values, problem.policy.probabilities(values)
+    return values, problem.policy.probabilities(acting)
+
+
+def values_at(problem: Problem, state: State, run: int, i: int, theta: Floats, numbers: Floats) -> Floats:
+    """phi(x, .)'theta of the candidates at the present observation."""
+    if not isinstance(problem.features, BoxMap):
+        values: Floats = problem.features.values_at(theta, int(state.states[run, i]))
+        return values
+    return np.array(
+        [value_of(theta, *active(problem, state, run, i, c, number)) for c, number in enumerate(numbers)]
+    )
 
 
 def active(

@@ -96,7 +96,12 @@ def save(path: Path, mark: str, state: State, records: Synchronisations, known: 
                 "drift": (("run", "record"), records.drift[:, :known]),
             }
             | _named("held", {} if state.episodes is None else vars(state.episodes), ("run", "agent"))
-            | _named("memory", state.memory, ("run",)),
+            | _named("memory", state.memory, ("run",))
+            | _named(
+                "recorded",
+                {name: one[:, :known] for name, one in records.personal.items()},
+                ("run", "record"),
+            ),
             attrs={
                 "fedsarsa_file": KIND,
                 "fingerprint": mark,
@@ -133,6 +138,8 @@ def load(path: Path, mark: str, records: Synchronisations) -> State:
         {str(name).removeprefix(prefix): data[name].values for name in data if str(name).startswith(prefix)}
         for prefix in ("held_", "memory_")
     )
+    for name, array in records.personal.items():
+        array[:, :known] = data[f"recorded_{name}"].values
     return State(
         t=int(data.attrs["t"]),
         theta=data["theta"].values,

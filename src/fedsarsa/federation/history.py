@@ -53,6 +53,27 @@ class History:
         return self.data["local"]
 
     @property
+    def personal(self) -> xr.DataArray:
+        """Every agent's personal parameter, (run, t, agent, d): at t = 0 and at recorded synchronisations.
+
+        Of personal server rules. With `servers.Personal` it is the agent's mixture.
+        """
+        return self._personal("personal")
+
+    @property
+    def weights(self) -> xr.DataArray:
+        """Whom agents listen to, (run, t, agent, other): the weights of `servers.Personal`."""
+        return self._personal("weights")
+
+    def _personal(self, name: str) -> xr.DataArray:
+        if name not in self.data:
+            raise AttributeError(
+                f"{name} is kept by personal server rules such as fs.servers.Personal(); "
+                f"this training had the server {self.settings.get('server', 'Mean')}"
+            )
+        return self.data[name]
+
+    @property
     def averaged(self) -> xr.DataArray:
         """theta-tilde, (run, d): the average of theta-bar_0 .. theta-bar_T with weights a + t."""
         if "averaged" not in self.data:
@@ -92,6 +113,30 @@ class History:
             raise ValueError(f"theta must have shape ({dim},), got {reference.shape}")
         error: xr.DataArray = ((self.central - reference) ** 2).sum("d", skipna=False)
         return error.rename("mse")
+
+    def personal_mse(self, theta: ArrayLike) -> xr.DataArray:
+        """Squared distance of every agent's personal parameter to a point of its own, (run, t, agent).
+
+        Parameters
+        ----------
+        theta : (N, d) array
+            A point per agent, such as its fixed point.
+
+        Examples
+        --------
+        >>> import fedsarsa as fs
+        >>> fleet = fs.paper.fleet(agents=3, eps_p=0.5, eps_r=0.5)
+        >>> algo = fs.FedSARSA(server=fs.servers.Personal(), sync_every=100)
+        >>> own = [fs.theory.fixed_point(world, algo.features, algo.policy) for world in fleet]
+        >>> algo.train(fleet, steps=1000, runs=2).personal_mse(own).dims
+        ('run', 't', 'agent')
+        """
+        points = _checks.labelled("theta", theta, [("agent", "d")])
+        shape = self.personal.shape[2:]
+        if points.shape != shape:
+            raise ValueError(f"theta must have shape {shape}, a point per agent, got {points.shape}")
+        error: xr.DataArray = ((self.personal - points) ** 2).sum("d", skipna=False)
+        return error.rename("personal_mse")
 
     def save(self, path: str | Path) -> None:
         """Write the history as netCDF; a killed process leaves no half file under this name."""
@@ -138,6 +183,8 @@ def history_of(
         "local": (("run", "agent", "d"), state.theta),
         "failed_at": ("run", failed_at),
     }
+    for name, array in records.personal.items():
+        variables[name] = (("run", "t", "agent", "d" if name == "personal" else "other"), array)
     if averaged is not None:
         variables["averaged"] = (("run", "d"), averaged)
     if not problem.finite and state.episodes is not None:

@@ -7,7 +7,7 @@ from fedsarsa._checks import Floats
 from fedsarsa.federation.problem import Problem
 from fedsarsa.federation.servers import Context
 from fedsarsa.federation.servers.mean import among, average
-from fedsarsa.federation.state import RUNNING, State, left_behind, shift_of
+from fedsarsa.federation.state import RUNNING, State, acting_of, left_behind, shift_of
 
 Present = NDArray[np.bool] | None  # (R, N): who took part; None: everybody
 
@@ -49,14 +49,18 @@ def end_round(
     ``before`` (R, d) are the server's parameters before it. Runs that have failed are left out, and runs
     whose start is not finite fail.
     """
-    server, runs = problem.server, np.flatnonzero(state.failed_at == RUNNING)
-    if len(runs) == 0:
+    server, learning = problem.server, state.failed_at == RUNNING
+    runs = slice(None) if learning.all() else np.flatnonzero(learning)  # views, if possible
+    own, others = acting_of(state)
+    if not learning.any():
         return
     context = Context(
         t=begun,
         step_sums=problem.step_sums(begun, end),
         left=left_behind(state)[runs],
         shift=shift_of(state)[runs],
+        own=own[runs],
+        others=others[runs],
         memory={name: array[runs] for name, array in state.memory.items()},
     )
     before = (state.starts if server.personal else before)[runs]
@@ -66,7 +70,7 @@ def end_round(
         raise ValueError(f"server: {server!r} must combine to the shape {before.shape}, got {start.shape}")
     for name, array in context.memory.items():
         state.memory[name][runs] = array
-    shift_of(state)[runs] = context.shift
+    shift_of(state)[runs], own[runs], others[runs] = context.shift, context.own, context.others
     left_behind(state)[:] = 0.0
     if server.personal:
         state.starts[runs] = state.theta[runs] = start

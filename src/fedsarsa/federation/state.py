@@ -35,6 +35,8 @@ class Episodes:
     shift, left : (R, N, d)
         What is added to the direction of every step of the round, and what its steps have left for the
         server; empty where there is no such thing.
+    own, others : (R, N), (R, N, d)
+        Agents act by ``own`` theta + ``others``; ``others`` is empty where they act by theta.
     elapsed, gain : (R, N)
         Steps and rewards of the present episode so far.
     clipped : (R, N)
@@ -55,6 +57,8 @@ class Episodes:
     live_count: Integers
     shift: Floats
     left: Floats
+    own: Floats
+    others: Floats
     elapsed: Integers
     gain: Floats
     clipped: Integers
@@ -124,6 +128,14 @@ def shift_of(state: State) -> Floats:
     return np.empty((*state.theta.shape[:2], 0)) if state.episodes is None else state.episodes.shift
 
 
+def acting_of(state: State) -> tuple[Floats, Floats]:
+    """What agents act by: ``own`` (R, N) theta + ``others`` (R, N, d), which is empty where it is theta."""
+    shape = state.theta.shape[:2]
+    if state.episodes is None:
+        return np.ones(shape), np.empty((*shape, 0))
+    return state.episodes.own, state.episodes.others
+
+
 @dataclass(eq=False)
 class Synchronisations:
     """What an engine saw at the synchronisations of a span of steps.
@@ -134,10 +146,13 @@ class Synchronisations:
         Central parameter after each of the m synchronisations; NaN once a run has failed.
     drift : (R, m)
         Client drift: weighted mean of ||theta_i - average||^2 just before each of them.
+    personal : dict of arrays that begin with (R, m)
+        What `Server.personal_records` gives after each of them; filled by the training loop.
     """
 
     central: Floats
     drift: Floats
+    personal: dict[str, Floats] = field(default_factory=dict)
 
 
 def first_state(problem: Problem, theta0: Floats) -> State:
@@ -195,6 +210,8 @@ def first_episodes(problem: Problem) -> Episodes:
         live_count=zeros(kind=np.int64) if traced else np.zeros((*shape, 0), np.int64),
         shift=zeros(dim if step.shifted else 0),
         left=zeros(dim if step.leaves else 0),
+        own=np.ones(shape),
+        others=zeros(dim if step.mixes else 0),
         elapsed=zeros(kind=np.int64),
         gain=zeros(),
         clipped=zeros(kind=np.int64),

@@ -14,7 +14,7 @@ from fedsarsa.federation import checkpoint
 from fedsarsa.federation.engine import Engine
 from fedsarsa.federation.problem import Problem
 from fedsarsa.federation.progress import Progress, reporting
-from fedsarsa.federation.state import State, Synchronisations, first_state
+from fedsarsa.federation.state import RUNNING, State, Synchronisations, first_state
 
 CHECKPOINT_SECONDS = 60.0
 SPAN_SECONDS = 0.25  # between two looks at progress, interrupts and checkpoints
@@ -40,12 +40,14 @@ def train(
     else:
         engine.start(state)
         records.central[:, 0], records.drift[:, 0] = state.central, np.nan
+        _note_personal(problem, records, record_every, state)
     saved, span = time.monotonic(), engine.first_steps
     with held_interrupt() as interrupted, reporting(problem, state.t, progress) as report:
         while state.t < problem.steps and not interrupted.is_set():
             begun = time.monotonic()
-            seen = engine.advance(state, span_length(problem, state.t, span))
+            seen = engine.advance(state, span_length(problem, state.t, span, record_every))
             known = _note(problem, records, record_every, state.t, seen)
+            _note_personal(problem, records, record_every, state)
             report(state.t)
             ended = time.monotonic()
             span = adapted(span, ended - begun)
@@ -66,13 +68,19 @@ def train(
     return state, records
 
 
-def span_length(problem: Problem, t: int, wanted: int) -> int:
-    """Steps to take at once from ``t``: about ``wanted``, whole rounds if one fits, else a part of one."""
+def span_length(problem: Problem, t: int, wanted: int, record_every: int = 1) -> int:
+    """Steps to take at once from ``t``: about ``wanted``, whole rounds if one fits, else a part of one.
+
+    With a personal server rule, none goes beyond the next record, as parameters of every agent are recorded.
+    """
     # What a span holds in memory: step sizes of every schedule, records of every round.
     wanted = min(wanted, max(1, SPAN_NUMBERS // len(problem.schedules)))
     left, every = problem.steps - t, problem.sync_every
     if every is None:
         return min(wanted, left)
+    if problem.server.personal:
+        stride = every * record_every
+        wanted = min(wanted, stride - t % stride)
     to_next = every - t % every
     rounds = min(wanted // every, left // every)
     if to_next < every or rounds == 0:
@@ -90,7 +98,12 @@ def _empty(problem: Problem, record_every: int) -> Synchronisations:
     """Room for t = 0 and every ``record_every``-th synchronisation."""
     count = problem.steps // (problem.sync_every * record_every) if problem.sync_every is not None else 0
     shape = (problem.runs, count + 1)
-    return Synchronisations(np.empty((*shape, problem.features.dim)), np.empty(shape))
+    personal = {}
+    if problem.server.personal:
+        sizes = problem.agents, problem.features.dim
+        none = problem.server.personal_records(np.empty((0, *sizes)), problem.server.memory(0, *sizes))
+        personal = {name: np.empty((*shape, *array.shape[1:])) for name, array in none.items()}
+    return Synchronisations(np.empty((*shape, problem.features.dim)), np.empty(shape), personal)
 
 
 def _note(
@@ -107,12 +120,26 @@ def _note(
     return known
 
 
+def _note_personal(problem: Problem, records: Synchronisations, record_every: int, state: State) -> None:
+    """Record what a personal server rule has for every agent, if due; NaN of runs that have failed."""
+    place, more = divmod(state.t, (problem.sync_every or problem.steps + 1) * record_every)
+    if more or not records.personal:
+        return
+    failed = state.failed_at != RUNNING
+    for name, array in problem.server.personal_records(state.starts, state.memory).items():
+        records.personal[name][:, place] = array
+        records.personal[name][failed, place] = np.nan
+
+
 def check_records(problem: Problem, record_every: int) -> None:
     """Say so before central parameters fill the memory."""
     if problem.sync_every is None:
         return
     rounds = problem.steps // problem.sync_every
-    needed = 8 * problem.runs * problem.features.dim * (rounds // record_every)
+    numbers = problem.features.dim
+    if problem.server.personal:
+        numbers += problem.agents * (problem.features.dim + problem.agents)
+    needed = 8 * problem.runs * numbers * (rounds // record_every)
     if needed > MOST_RECORDED:
         raise ValueError(
             f"record_every must leave at most {MOST_RECORDED >> 30} GiB of records, got {needed >> 30} with "

@@ -103,16 +103,26 @@ def choose(
 ) -> tuple[int, float]:
     """A candidate at the observation in ``agent_state.seen``, and the sum of the policy's masses.
 
-    It is drawn by ``word``, from the policy or from the agent's behaviour. Fresh candidates are those of step
-    ``t`` for ``what``. ``agent`` is the number of the agent's random stream, ``who`` its place among those of
-    the problem.
+    It is drawn by ``word``, from the policy at ``theta`` or at the agent's mixture, or from its behaviour.
+    Fresh candidates are those of step ``t`` for ``what``. ``agent`` is the number of the agent's random
+    stream, ``who`` its place among those of the problem.
     """
     seen, actions = agent_state.seen[lane], len(workspace.q)
     if model.joint:
         draw_candidates(model, seed, run, agent, t, what, workspace)
+    mixes = agent_state.others.shape[1] > 0
+    if mixes:
+        look(model, agent_state.others[lane], seen, workspace)
+        for c in range(actions):
+            workspace.mixed[c] = workspace.q[c]
     agent_state.clipped[lane] += look(model, theta, seen, workspace)
+    values = workspace.q
+    if mixes:
+        values = workspace.mixed
+        for c in range(actions):
+            values[c] += agent_state.own[lane] * workspace.q[c]
     s = I64(seen[0]) if model.finite else 0
-    total = choice.weigh(model.choice, s if model.states > 1 else 0, workspace.q, workspace.mass)
+    total = choice.weigh(model.choice, s if model.states > 1 else 0, values, workspace.mass)
     masses, acting = workspace.mass, total
     if model.behaviour.size > 0:
         policies = model.behaviour.size // (model.states * actions)

@@ -59,8 +59,9 @@ class AgentState(NamedTuple):
     """What lanes hold, a row each: the pair (x, a) and its features, traces, and their episodes.
 
     ``live[:count]`` are the places where a trace is not zero. ``shift`` is added to every direction, and
-    ``left`` gathers what steps leave for the server; both are empty where unused. Episodes are summed up in
-    bins of time.
+    ``left`` gathers what steps leave for the server. Agents act by ``own`` times their parameter plus
+    ``others``. ``shift``, ``left`` and ``others`` are empty where unused. Episodes are summed up in bins of
+    time.
     """
 
     seen: Floats
@@ -73,6 +74,8 @@ class AgentState(NamedTuple):
     live_count: Integers
     shift: Floats
     left: Floats
+    own: Floats
+    others: Floats
     elapsed: Integers
     gain: Floats
     clipped: Integers
@@ -90,6 +93,7 @@ class StepWorkspace(NamedTuple):
     numbers: Floats
     q: Floats
     mass: Floats
+    mixed: Floats
     acting: Floats
 
 
@@ -156,5 +160,6 @@ def step_workspace(model: Model) -> StepWorkspace:
         numbers=np.array(model.numbers),
         q=np.empty(actions),
         mass=np.empty(actions),
+        mixed=np.empty(actions),
         acting=np.empty(actions),
     )

@@ -33,6 +33,8 @@ class Step:
     leaves : {None, "direction", "log-weights"}
         What steps add up for the server in a round, besides moving the parameter. ``direction``: they add
         up their directions, and the parameter stays. ``log-weights``: -log(1 - alpha phi_j) of the pairs.
+    mixes : bool
+        Whether agents act by a mixture of their own parameter and one that the server gives them.
     """
 
     target: str = SAMPLED
@@ -43,6 +45,7 @@ class Step:
     step_per_feature: bool = False
     shifted: bool = False
     leaves: str | None = NOTHING
+    mixes: bool = False
 
     def __post_init__(self) -> None:
         _checks.choice("target", self.target, TARGETS)
@@ -52,7 +55,7 @@ class Step:
         _checks.choice("traces", self.traces, TRACES)
         if self.leaves not in LEAVES:
             raise ValueError(f"leaves must be one of {LEAVES}, got {self.leaves!r}")
-        for name in ("redraw_actions", "step_per_feature", "shifted"):
+        for name in ("redraw_actions", "step_per_feature", "shifted", "mixes"):
             if not isinstance(getattr(self, name), bool):
                 raise TypeError(f"{name} must be True or False, got {getattr(self, name)!r}")
 
@@ -62,7 +65,7 @@ class Step:
 
         Actions that are drawn anew are none of them: the mean path is the same.
         """
-        options = ("target", "behaviour", "trace_decay", "step_per_feature", "shifted", "leaves")
+        options = ("target", "behaviour", "trace_decay", "step_per_feature", "shifted", "leaves", "mixes")
         return tuple(name for name in options if getattr(self, name) != getattr(Step, name))
 
     @property

@@ -19,10 +19,11 @@ from typing import Any
 from fedsarsa.federation.servers.krum import Krum
 from fedsarsa.federation.servers.mean import Mean
 from fedsarsa.federation.servers.median import Median
+from fedsarsa.federation.servers.personal import Personal
 from fedsarsa.federation.servers.server import Context, Server
 from fedsarsa.federation.servers.trimmed_mean import TrimmedMean
 
-__all__ = ["RULES", "Context", "Krum", "Mean", "Median", "Server", "TrimmedMean", "check"]
+__all__ = ["RULES", "Context", "Krum", "Mean", "Median", "Personal", "Server", "TrimmedMean", "check"]
 
 # By their names in configurations.
 RULES: dict[str, type[Server]] = {
@@ -30,6 +31,7 @@ RULES: dict[str, type[Server]] = {
     "median": Median,
     "trimmed-mean": TrimmedMean,
     "krum": Krum,
+    "personal": Personal,
 }
 
 

@@ -27,6 +27,9 @@ class Context:
     shift : (R, N, d)
         What was added to every direction of the round; the rule writes here what is added in the next one.
         (R, N, 0) unless ``Server.shifts``.
+    own, others : (R, N), (R, N, d)
+        In the next round agents act by ``own`` theta + ``others``, which the rule writes; (R, N, 0) unless
+        ``Server.mixes``.
     memory : dict of arrays that begin with R
         What ``Server.memory`` has made and the rule has written since; the rule writes in place.
     """
@@ -35,6 +38,8 @@ class Context:
     step_sums: Floats
     left: Floats
     shift: Floats
+    own: Floats
+    others: Floats
     memory: Memory = field(default_factory=dict)
 
 
@@ -72,6 +77,11 @@ class Server:
         return 1
 
     @property
+    def mixes(self) -> bool:
+        """Whether the rule writes ``context.own`` and ``context.others``, by which agents then act."""
+        return False
+
+    @property
     def compiled(self) -> bool:
         """Whether the rule is the mean that engines compile into the round."""
         return False
@@ -86,6 +96,10 @@ class Server:
         They are part of a training's state, and of its checkpoints.
         """
         return {}
+
+    def personal_records(self, starts: Floats, memory: Memory) -> dict[str, Floats]:  # noqa: ARG002
+        """What histories record of a personal rule: ``personal`` (R, N, d), and any ``weights`` (R, N, N)."""
+        return {"personal": starts}
 
     def estimate(self, theta: Floats) -> Floats:
         """One parameter (..., d) of those of n agents, (..., n, d)."""
