@@ -14,7 +14,7 @@ from fedsarsa.experiments import config, grid
 from fedsarsa.experiments.algorithm_sections import ACTIONS, FEATURES, POLICIES, SERVERS, STEP_SIZES
 from fedsarsa.experiments.section import DerivedSection, keys_of, sections
 from fedsarsa.federation import servers
-from fedsarsa.learning import actions, features, policies, step_sizes
+from fedsarsa.learning import actions, bases, features, policies, step_sizes
 from fedsarsa.worlds import control
 
 SCHEDULES = [
@@ -23,10 +23,10 @@ SCHEDULES = [
     if kind.__module__ == step_sizes.__name__
 ]
 REGISTRIES = [
-    (FEATURES, typing.get_args(features.Features)),
-    (POLICIES, typing.get_args(policies.Policy)),
+    (FEATURES, [*features.FINITE.values(), *bases.CONTINUOUS.values()]),
+    (POLICIES, policies.POLICIES.values()),
     (STEP_SIZES, SCHEDULES),
-    (SERVERS, [one for one in vars(servers).values() if dataclasses.is_dataclass(one)]),
+    (SERVERS, servers.RULES.values()),
     (ACTIONS, typing.get_args(actions.Candidates)),
 ]
 KINDS = [(registry, kind) for registry, kinds in REGISTRIES for kind in kinds]

@@ -183,3 +183,9 @@ def test_weights_of_another_fleet_are_one_sentence():
         algo.train(fs.paper.fleet(agents=3), 100)
     with pytest.raises(AttributeError, match="personal is kept by personal server rules"):
         _ = fs.FedSARSA().train(fs.paper.fleet(agents=2), 100, runs=1).personal
+
+
+def test_agents_that_never_synchronise_have_only_their_own():
+    algo = fs.FedSARSA(server=fs.servers.Personal(), sync_every=None)
+    history = algo.train(fs.paper.fleet(agents=2), 50, runs=1)
+    assert history.personal.sizes["t"] == 1

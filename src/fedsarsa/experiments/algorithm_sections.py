@@ -35,7 +35,7 @@ TOML_TYPES: dict[str, Any] = {
     "memory": Annotated[int, Field(le=2**31)] | None,
     "pi": Count | Literal["uniform"] | list[float] | list[list[float]],
     "ties": Literal[policies.TIES],
-    "weights": list[float] | None,
+    "weights": list[float] | list[list[float]] | None,
 }
 
 
