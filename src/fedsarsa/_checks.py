@@ -85,6 +85,14 @@ def real_array(name: str, value: ArrayLike) -> Floats:
     return array
 
 
+def vector(name: str, value: ArrayLike, size: int) -> Floats:
+    """As ``real_array``, of shape (``size``,)."""
+    array = real_array(name, value)
+    if array.shape != (size,):
+        raise ValueError(f"{name} must have shape ({size},), got {array.shape}")
+    return array
+
+
 def labelled(name: str, value: ArrayLike, dims: Sequence[tuple[str, ...]]) -> Floats:
     """As ``real_array``; a labelled array (xarray) must also have one of these tuples of dimensions."""
     given = getattr(value, "dims", None)

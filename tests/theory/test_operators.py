@@ -7,7 +7,7 @@ import pytest
 import fedsarsa as fs
 from fedsarsa.theory.action_classes import classes, dynamics
 from fedsarsa.theory.linearisation import linearise
-from fedsarsa.theory.operators import average, operators, two_step
+from fedsarsa.theory.operators import average, operators
 from fedsarsa.theory.stationary import recurrent_classes, stationary_distribution
 from tests.theory.random_fleets import random_features, random_fleet
 from tests.worlds_of_tests import dense
@@ -48,7 +48,6 @@ def test_against_enumeration(kind, features):
     table = random_features(rng, 4, 3, features).on(4, 3)
     here = operators(fleet[0], table, policy)
     joint, A, b, Phi = by_enumeration(fleet[0], vectors(table, 4, 3), policy)
-    np.testing.assert_allclose(two_step(fleet[0], here), joint, atol=1e-13)
     np.testing.assert_allclose(here.mu, joint.sum(axis=(2, 3)), atol=1e-13)
     np.testing.assert_allclose(here.mu, joint.sum(axis=(0, 1)), atol=1e-13)
     np.testing.assert_allclose(here.A, A, atol=1e-13)

@@ -30,8 +30,7 @@ def coarse(history: History, points: int = POINTS) -> xr.DataArray:
 def figure(history: History, title: str) -> Figure:
     """The fleet's mean return with a 95% band over runs, and every agent's own in the background."""
     curve = coarse(history)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # bins in which no episode ended have no mean
+    with warnings.catch_warnings(action="ignore", category=RuntimeWarning):  # bins without an episode
         agents, fleet = curve.mean("run"), curve.mean("agent")
     drawn = Figure(figsize=SIZE, layout="constrained")
     axes = drawn.subplots()

@@ -21,8 +21,7 @@ def predict(cell: Cell, folder: Path) -> xr.Dataset:
     """What to expect of a cell: ``mse`` (t,) at the times its training records, and ``final``, the last."""
     config = cell.config
     fleet = finite(config.fleet.build(folder))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the reader of a figure sees how good a prediction is
+    with warnings.catch_warnings(action="ignore"):  # the reader of a figure sees how good a prediction is
         prediction = theory.predict(fleet, cell.algorithm, config.training.steps, reference(config, folder))
     times = slice(None, None, config.training.record_every)
     final = prediction.mse.isel(t=-1, drop=True)

@@ -48,8 +48,7 @@ LETTERS = {
 
 def show(console: Console, fleet: Fleet, algo: FedSARSA, steps: int) -> None:
     """Print assumptions, constants, bounds and the prediction for a training of ``steps`` steps."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what they say stands in the tables
+    with warnings.catch_warnings(action="ignore"):  # what they say stands in the tables
         bounds = theory.bounds(fleet, algo, steps)
     console.print(assumptions_table(bounds.constants))
     console.print(constants_table(bounds.constants))
@@ -58,8 +57,7 @@ def show(console: Console, fleet: Fleet, algo: FedSARSA, steps: int) -> None:
         apart = np.linalg.norm(bounds.federated - bounds.constants.theta_star)
         console.print(f"distance of the federated point from the central fixed point: {apart:.4g}")
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # shown below
+        with warnings.catch_warnings(action="ignore"):  # shown below
             prediction = theory.predict(fleet, algo, steps)
     except ValueError as error:
         console.print(f"no prediction: {error}", markup=False)

@@ -111,12 +111,13 @@ class Dynamics:
     discount: float
     initial: Floats
 
+    def chain(self, pi: Floats) -> Floats:
+        """Transitions between states (S, S) under a policy (C, S)."""
+        return np.einsum("cs,cst->st", pi, self.kernel)
+
     def expect_paid(self, values: Floats, expected: Floats) -> Floats:
         """E[r X(s') | s, c], (C, S, k), for X = ``values`` (S, k) with E[X(s') | s, c] = ``expected``."""
-        if self.rewarded is None:
-            return self.reward[..., None] * expected
-        paid: Floats = self.rewarded @ values
-        return paid
+        return self.reward[..., None] * expected if self.rewarded is None else self.rewarded @ values
 
     def flow_paid(self, weights: Floats) -> Floats:
         """sum over (s, c) of weights(s, c) E[r; s' | s, c], (S, k), for ``weights`` (C, S, k)."""
@@ -126,14 +127,25 @@ class Dynamics:
 
 
 def dynamics(mdp: FiniteMDP, classes: Classes) -> Dynamics:
-    """The dynamics of a world, actions averaged over their class; it must have one recurrent class."""
-    count, states = len(classes.phi), mdp.states
-    start = classes.at(np.zeros(classes.phi.shape[2])).pi
+    """The dynamics of a world, actions averaged over their class; it must have one recurrent class.
+
+    Softmax and fixed policies reach the same states whatever the parameter: one look, at 0, is enough for
+    them.
+    """
     if isinstance(mdp.kernel, ShiftKernel) and mdp.reward.ndim == 1 and classes.rotations is not None:
         # The published worlds, much faster: one product per class instead of one matrix per action.
+        first, second = (np.tile(mdp.reward**power, (len(classes.phi), 1)) for power in (1, 2))
         kernel = mdp.kernel.P0 @ classes.rotations
-        first, second = (np.tile(mdp.reward**power, (count, 1)) for power in (1, 2))
-        return _ergodic(Dynamics(kernel, first, second, None, mdp.discount, mdp.initial), start)
+        world = Dynamics(kernel, first, second, None, mdp.discount, mdp.initial)
+    else:
+        world = _sum_over_actions(mdp, classes)
+    one_class(world.chain(classes.at(np.zeros(classes.phi.shape[2])).pi))
+    return world
+
+
+def _sum_over_actions(mdp: FiniteMDP, classes: Classes) -> Dynamics:
+    """The dynamics of any world, action by action."""
+    count, states = len(classes.phi), mdp.states
     kernel = np.zeros((count, states, states))
     first, second = np.zeros((2, count, states))
     known = mdp.reward.ndim == 1 or (mdp.reward.ndim == 2 and count == mdp.actions)
@@ -148,16 +160,7 @@ def dynamics(mdp: FiniteMDP, classes: Classes) -> Dynamics:
         second[c] += (paid * reward).sum(axis=1)
         if rewarded is not None:
             rewarded[c] += paid
-    return _ergodic(Dynamics(kernel, first, second, rewarded, mdp.discount, mdp.initial), start)
-
-
-def _ergodic(world: Dynamics, start: Floats) -> Dynamics:
-    """``world``, if its chain has one recurrent class under the policy ``start`` (C, S).
-
-    Softmax and fixed policies reach the same states whatever the parameter: one look is enough for them.
-    """
-    one_class(np.einsum("as,ast->st", start, world.kernel))
-    return world
+    return Dynamics(kernel, first, second, rewarded, mdp.discount, mdp.initial)
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,13 +175,12 @@ class Point:
     @cached_property
     def q(self) -> Floats:
         """Q(s, c), (C, S)."""
-        values: Floats = self.phi @ self.theta
-        return values
+        return self.phi @ self.theta
 
     @cached_property
     def value(self) -> Floats:
         """V(s) = E[Q(s, c) | s], (S,)."""
-        return np.asarray((self.pi * self.q).sum(axis=0))
+        return (self.pi * self.q).sum(axis=0)
 
     @cached_property
     def ahead(self) -> Floats:
@@ -198,20 +200,15 @@ class Point:
 
 def per_state(weights: Floats, pairs: Floats) -> Floats:
     """sum over classes of weights(c, s) pairs(c, s, .), (S, k)."""
-    total: Floats = np.einsum("cs,csk->sk", weights, pairs)
-    return total
+    return np.einsum("cs,csk->sk", weights, pairs)
 
 
 def moment(weights: Floats, left: Floats, right: Floats) -> Floats:
     """sum over pairs of weights left right', (k, l), for ``left`` (C, S, k) and ``right`` (C, S, l)."""
-    product: Floats = (weights[..., None] * left).reshape(-1, left.shape[2]).T @ right.reshape(
-        -1, right.shape[2]
-    )
-    return product
+    flat = (weights[..., None] * left).reshape(-1, left.shape[2])
+    return flat.T @ right.reshape(-1, right.shape[2])
 
 
 def flow(kernel: Floats, weights: Floats) -> Floats:
     """sum over pairs of weights(c, s, .) kernel(c, s, s'), (S, k)."""
-    states, width = kernel.shape[2], weights.shape[2]
-    arrived: Floats = kernel.reshape(-1, states).T @ weights.reshape(-1, width)
-    return arrived
+    return kernel.reshape(-1, kernel.shape[2]).T @ weights.reshape(-1, weights.shape[2])

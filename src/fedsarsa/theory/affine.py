@@ -31,15 +31,12 @@ class Affine:
     @np.errstate(over="ignore", invalid="ignore")  # unstable maps grow without bound; their users look
     def power(self, count: int) -> "Affine":
         """The map applied ``count`` times, at least once."""
-        result, square = None, self
-        while True:
-            if count & 1:
-                result = square if result is None else result.then(square)
-            count >>= 1
-            if not count:
-                assert result is not None
-                return result
-            square = square.then(square)
+        result = self
+        for bit in bin(count)[3:]:
+            result = result.then(result)
+            if bit == "1":
+                result = result.then(self)
+        return result
 
     @np.errstate(over="ignore", invalid="ignore")
     def moved(self, mean: Floats, spread: Floats) -> tuple[Floats, Floats]:

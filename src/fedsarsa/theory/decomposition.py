@@ -36,9 +36,8 @@ from fedsarsa.theory.action_classes import Dynamics, Point, dynamics
 from fedsarsa.theory.federation_model import FederationModel, federation_model
 from fedsarsa.theory.fixed_points import fixed_point
 from fedsarsa.theory.linearisation import Linearisation, linearise
-from fedsarsa.theory.prediction import vector
 from fedsarsa.theory.smoothness import lipschitz
-from fedsarsa.theory.stationary import stationary_distribution
+from fedsarsa.theory.stationary import one_class
 from fedsarsa.worlds.fleet import Fleet, as_fleet
 
 TERMS = ("descent", "heterogeneity", "drift", "variance", "markov")
@@ -138,7 +137,7 @@ def decompose(
 def _target(problem: Problem, algo: FedSARSA, reference: ArrayLike | None) -> Floats:
     """The parameter that errors are measured to, (d,)."""
     if reference is not None:
-        return vector("reference", reference, problem.features.dim)
+        return _checks.vector("reference", reference, problem.features.dim)
     try:
         return fixed_point(problem.fleet[0], algo.features, algo.policy)
     except ValueError as error:
@@ -150,7 +149,7 @@ def _target(problem: Problem, algo: FedSARSA, reference: ArrayLike | None) -> Fl
 def _world_at(world: Dynamics, point: Point, jumps: bool) -> Linearisation:
     """A world at a parameter; its chain must have one recurrent class there."""
     if jumps:  # smooth policies reach the same states everywhere, and have been looked at
-        stationary_distribution(np.einsum("cs,cst->st", point.pi, world.kernel))
+        one_class(world.chain(point.pi))
     return linearise(world, point)
 
 
@@ -163,10 +162,9 @@ def _mean(model: FederationModel, theta: Floats, alpha: Floats, jumps: bool) -> 
     pull = groups.total @ moves
     apart = (model.period - 1) / 2 * (moves - pull)
     drift = sum(w * a * (one.J @ x) for w, a, one, x in zip(groups.total, alpha, ours, apart, strict=True))
-    instant = {w: float(np.trace(one.instant_noise)) for w, one in each.items()}
-    long = {w: float(np.trace(one.noise)) for w, one in each.items()}
     scale = groups.square * alpha**2
-    noise, total = (scale @ [traces[w] for w in groups.world.tolist()] for traces in (instant, long))
+    noise = scale @ [np.trace(one.instant_noise) for one in ours]
+    total = scale @ [np.trace(one.noise) for one in ours]
     slope = max(float(np.linalg.norm(one.J, 2)) for one in each.values())
     return _Mean(pull, np.asarray(drift), float(noise), float(total - noise), slope)
 

@@ -17,9 +17,9 @@ from fedsarsa._checks import Floats
 from fedsarsa.algorithm import FedSARSA
 from fedsarsa.learning.features import Aggregation, OneHot
 from fedsarsa.learning.step_sizes import ConstantStep, LinearDecay, Schedule, schedules
-from fedsarsa.theory.inequality import Bound, failing, stated
+from fedsarsa.theory.inequality import Bound, failing
 from fedsarsa.theory.paper_constants import Constants, compute
-from fedsarsa.theory.recursion import Recursion, recursion
+from fedsarsa.theory.recursion import recursion
 from fedsarsa.worlds.fleet import Fleet
 
 
@@ -29,12 +29,11 @@ def of_errors(
     """The curve of Theorem ``thm`` (T + 1,), and the bounds on the error after ``steps`` steps."""
     schedule = schedules(algo.step_size)[0]
     alphas = schedule.at(np.arange(steps))
-    curve = error_curve(c, recursion(c.scale, alphas, repaired=True), alphas, start)
-    printed = error_curve(c, recursion(c.scale, alphas, repaired=False), alphas, start)
+    curve, printed = (error_curve(c, alphas, start, repaired) for repaired in (True, False))
     fails = failing(c) or _bad_start(c, algo, start)
     rows = [
         _ball(algo, c, isinstance(algo.feature_map(fleet), Aggregation), start, alphas),
-        stated(
+        Bound(
             "thm",
             float(curve[-1]),
             None,
@@ -42,12 +41,12 @@ def of_errors(
             fails,
             float(printed[-1]),
         ),
-        stated(
+        Bound(
             "cor:err-con",
             _to_agents(c, float(curve[-1])),
             None,
             "E||theta-bar_T - theta_*^(i)||^2 of every agent, constant steps",
-            fails or ("" if isinstance(schedule, ConstantStep) else "does not apply: the step size decays"),
+            fails or ("" if isinstance(schedule, ConstantStep) else "the step size decays"),
             _printed_constant(c, start, steps),
         ),
         _decaying("cor:err-dec", c, schedule, curve, start, steps, fails),
@@ -55,16 +54,17 @@ def of_errors(
     return curve, [*rows, _tabular(fleet, algo, c, schedule, start, steps)]
 
 
-def error_curve(c: Constants, step: Recursion, alphas: Floats, start: Floats) -> Floats:
-    """The bound of E||theta-bar_t - theta_*||^2 for t = 0 .. T, (T + 1,).
+def error_curve(c: Constants, alphas: Floats, start: Floats, repaired: bool) -> Floats:
+    """The bound of E||theta-bar_t - theta_*||^2 for t = 0 .. T, (T + 1,), repaired or as printed.
 
-    Before the recursion holds, the parameter is only known to move by at most 2 alpha_0 (H + 2 alpha_0
-    C_drift) a step (``eq:v-prog-2``).
+    Before the repaired recursion holds, the parameter is only known to move by at most 2 alpha_0 (H +
+    2 alpha_0 C_drift) a step (``eq:v-prog-2``).
     """
     curve = np.full(len(alphas) + 1, math.inf)
     if c.theta_star is None:
         return curve
-    first = int(min(step.start, len(alphas)))
+    step = recursion(c, alphas, repaired)
+    first = int(min(2 * (step.tau + c.K), len(alphas))) if repaired else 0
     curve[0] = np.sum((start - c.theta_star) ** 2)
     stride = 2 * c.alpha_0 * (c.H + 2 * c.alpha_0 * step.C_drift)
     curve[1 : first + 1] = (math.sqrt(curve[0]) + stride * np.arange(1, first + 1)) ** 2
@@ -78,25 +78,25 @@ def _ball(algo: FedSARSA, c: Constants, bounded: bool, start: Floats, alphas: Fl
     """What is always so: parameters stay within G."""
     says = "E||theta-bar_T - theta_*||^2 is at most (G + ||theta_*||)^2: parameters cannot leave the ball"
     if c.theta_star is None:
-        return stated("cor:G", math.inf, None, says, "does not apply: there is no theta_* to be far from")
+        return Bound("cor:G", math.inf, None, says, "there is no theta_* to be far from")
     free = algo.radius is None
     fails = _bad_start(c, algo, start)
     if free and not bounded:
-        fails = "does not apply: no radius is set, and nothing else bounds the parameters"
+        fails = "no radius is set, and nothing else bounds the parameters"
     elif free and alphas.max() > 1:
-        fails = f"does not apply: step sizes up to {alphas.max():.3g} exceed 1 (sec:tab)"
+        fails = f"step sizes up to {alphas.max():.3g} exceed 1 (sec:tab)"
     elif not free and 4 * c.K * alphas.max() > 1:
-        fails = f"does not apply: 4 K alpha_0 = {4 * c.K * alphas.max():.3g} exceeds 1 (lem:v-para-prog)"
-    return stated("cor:G", (c.G + float(np.linalg.norm(c.theta_star))) ** 2, None, says, fails)
+        fails = f"4 K alpha_0 = {4 * c.K * alphas.max():.3g} exceeds 1 (lem:v-para-prog)"
+    return Bound("cor:G", (c.G + float(np.linalg.norm(c.theta_star))) ** 2, None, says, fails)
 
 
 def _bad_start(c: Constants, algo: FedSARSA, start: Floats) -> str:
     """Why the start is not covered; empty where it is."""
     norm, box = float(np.linalg.norm(start)), c.R / (1 - c.gamma)
     if algo.radius is not None and norm > algo.radius:
-        return f"does not apply: theta0 has norm {norm:.4g}, beyond the radius {algo.radius:.4g}"
+        return f"theta0 has norm {norm:.4g}, beyond the radius {algo.radius:.4g}"
     if algo.radius is None and float(np.abs(start).max()) > box:
-        return f"does not apply: theta0 exceeds R / (1 - gamma) = {box:.4g} (sec:tab)"
+        return f"theta0 exceeds R / (1 - gamma) = {box:.4g} (sec:tab)"
     return ""
 
 
@@ -106,10 +106,10 @@ def _decaying(
     """E||theta-tilde - theta_*^(i)||^2: Jensen's inequality over the curve, with weights a + t."""
     says = "E||theta-tilde_T - theta_*^(i)||^2 of every agent, linearly decaying steps"
     if not isinstance(schedule, LinearDecay):
-        return stated(name, math.inf, None, says, "does not apply: the step size is not a LinearDecay")
+        return Bound(name, math.inf, None, says, "the step size is not a LinearDecay")
     weights = schedule.a + np.arange(steps + 1)
     mean = float((weights / weights.sum()) @ curve)
-    return stated(name, _to_agents(c, mean), None, says, fails, _printed_decaying(c, schedule, start, steps))
+    return Bound(name, _to_agents(c, mean), None, says, fails, _printed_decaying(c, schedule, start, steps))
 
 
 def _tabular(
@@ -118,12 +118,12 @@ def _tabular(
     """The corollary of Section ``sec:tab``: as ``cor:err-dec``, with parameters bounded by themselves."""
     name = "cor:tab"
     if not isinstance(algo.features, OneHot):
-        return stated(name, math.inf, None, "", "does not apply: the features are not OneHot()")
+        return Bound(name, math.inf, None, "", "the features are not OneHot()")
     if algo.radius is not None:
         algo = replace(algo, radius=None)
         c = compute(fleet, algo, steps)
     alphas = schedule.at(np.arange(steps))
-    curve = error_curve(c, recursion(c.scale, alphas, repaired=True), alphas, start)
+    curve = error_curve(c, alphas, start, repaired=True)
     fails = failing(c) or _bad_start(c, algo, start)
     row = _decaying(name, c, schedule, curve, start, steps, fails)
     order, rest = math.inf, 1 - c.gamma
@@ -132,7 +132,7 @@ def _tabular(
         early = scale / c.lam / c.lam / (rest * rest * steps * steps)
         order = (early + scale / (c.N * steps) + c.Lambda * c.Lambda) / c.lam / c.lam / (rest * rest)
     says = "in every norm up to the 2-norm; printed is the order alone, without constants and logarithms"
-    return replace(row, printed=order, reason=f"{row.reason}, {says}" if row.applies else row.reason)
+    return replace(row, printed=order, says=f"{row.says}, {says}")
 
 
 def _to_agents(c: Constants, around_center: float) -> float:

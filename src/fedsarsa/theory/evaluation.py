@@ -88,5 +88,4 @@ def optimal_return(world: FiniteMDP) -> float:
 
 def _values(chain: Floats, reward: Floats, discount: float) -> Floats:
     """Discounted value of every state, (S,)."""
-    values = np.linalg.solve(np.eye(len(chain)) - discount * chain, reward)
-    return np.asarray(values, dtype=np.float64)
+    return np.asarray(np.linalg.solve(np.eye(len(chain)) - discount * chain, reward))

@@ -33,10 +33,10 @@ from fedsarsa.theory.roots import MeanField
 FLAT = 0.005
 FAINT = 0.03
 # Step size x local steps of the first block of a round, and of rounds that are not cut. The linearisation
-# at a block's end may move agents by a share of their way in it; beyond that the block is shortened. From one
-# block to the next, lengths change by at most these factors.
+# at a block's end may move agents by a share of their way in it; beyond that the block is shortened.
 FIRST_BLOCK = 0.25
 BLOCK_TOLERANCE = 0.03
+# How much lengths change at most from one block to the next, and from one batch of rounds to the next.
 SHORTEN, LENGTHEN = 0.2, 4.0
 # Work that a prediction may take: groups of agents times d^3.
 WORK = 40 * 200**3
@@ -138,6 +138,11 @@ class FederationModel:
     noisy: bool = True
     averaged: bool = True
 
+    def linearised(self, theta: Floats) -> dict[int, Linearisation]:
+        """Every world that an agent is in, at a parameter (d,)."""
+        point = self.classes.at(theta)
+        return {w: linearise(self.worlds[w], point) for w in np.unique(self.groups.world).tolist()}
+
     def node(self, theta: Floats, spread: Floats, alpha: Floats, last: Node | None = None) -> Node:
         """The federation at a central mean and covariance, for step sizes ``alpha`` (m,).
 
@@ -162,7 +167,7 @@ class FederationModel:
             ends = _local(block, alpha, alpha**2).power(steps).moved(mean, own)
             way = np.linalg.norm(ends[0] - mean, axis=1).max()
             error = np.linalg.norm(ends[0] - predicted[0], axis=1).max() / (BLOCK_TOLERANCE * way)
-            factor = float(np.clip(0.9 / max(error, 1e-9) ** 0.5, SHORTEN, LENGTHEN)) if way > 0 else LENGTHEN
+            factor = next_length(error if way > 0 else 0.0)
             if error > 1 and steps > 1:
                 steps = max(1, int(steps * factor))
                 continue
@@ -254,16 +259,14 @@ def limiting_step_sizes(problem: Problem, schedule: NDArray[np.int64]) -> tuple[
 def effective_weights(problem: Problem) -> Floats:
     """How much each agent weighs in the federated point, (N,): by server weight and late step size."""
     pull = problem.weights * limiting_step_sizes(problem, problem.schedule_of)[1]
-    return np.asarray(pull / pull.sum())
+    return pull / pull.sum()
 
 
-def mean_field(problem: Problem, model: FederationModel, world: int | None = None) -> MeanField:
-    """The agents' averaged semi-gradient, by server weight and late step size; or that of one world."""
+def mean_field(problem: Problem, model: FederationModel) -> MeanField:
+    """The agents' averaged semi-gradient, by server weight and late step size."""
     groups = model.groups
     late = limiting_step_sizes(problem, groups.schedule)[1]
     pull = np.bincount(groups.world, groups.total * late, len(model.worlds))
-    if world is not None:
-        pull = np.eye(len(model.worlds))[world]
     return MeanField(model.classes, model.worlds, pull / pull.sum())
 
 
@@ -290,6 +293,11 @@ def _local(block: Block, alpha: Floats, square: Floats) -> Affine:
     origin = block.g + alpha[:, None] * block.memory - (block.J @ block.theta[..., None])[..., 0]
     step = alpha[:, None, None] * block.J
     return Affine(np.eye(step.shape[-1]) + step, alpha[:, None] * origin, square[:, None, None] * block.noise)
+
+
+def next_length(error: float) -> float:
+    """Length of the next block or batch over the last one's, whose ``error``, in tolerances, is quadratic."""
+    return float(np.clip(0.9 / max(error, 1e-9) ** 0.5, SHORTEN, LENGTHEN))
 
 
 def _finite(*arrays: Floats) -> tuple[Floats, ...]:

@@ -130,8 +130,7 @@ class Points:
         if world.rewarded is not None:
             paid = self._ahead(world.rewarded, self.value)
         now = world.reward_square - 2 * world.reward * q + q**2
-        both: Floats = now + 2 * world.discount * (paid - q * self.expected) + world.discount**2 * square
-        return both
+        return now + 2 * world.discount * (paid - q * self.expected) + world.discount**2 * square
 
     def noise(self) -> Floats:
         """The mean of Sigma = C_0 + D + D', (d, d), D the sum of the noise's covariances at all later lags.
@@ -160,7 +159,7 @@ class Points:
         scored += ((pi * q)[..., None] * (kernel @ U).reshape(count, kinds, states, dim)).sum(axis=1)
         scored -= self.value[..., None] * self.g[:, None]
         later = np.tensordot(first, U, ((0, 1), (0, 1))) + np.tensordot(second, scored, ((0, 1), (0, 1)))
-        return np.asarray((flat.T * instant) @ flat + (later + later.T - self.g.T @ self.g) / count)
+        return (flat.T * instant) @ flat + (later + later.T - self.g.T @ self.g) / count
 
     def _per_state(self, weights: Floats) -> Floats:
         """sum over classes of weights(c, s) phi(s, c), (P, S, d)."""

@@ -17,10 +17,10 @@ class Bound:
         Infinite where there is none.
     exact : float or None
         The exact value where it can be computed.
-    applies : bool
-        Whether everything the bound stands on is the case; otherwise it promises nothing.
-    reason : str
-        Why it does not apply, or what it says, in a sentence.
+    says : str
+        What it promises.
+    fails : str
+        Which of the things that the bound stands on is not the case; empty where all are.
     printed : float or None
         The value of the paper's own formula, where it differs.
     """
@@ -28,9 +28,19 @@ class Bound:
     name: str
     bound: float
     exact: float | None
-    applies: bool
-    reason: str
+    says: str
+    fails: str
     printed: float | None = None
+
+    @property
+    def applies(self) -> bool:
+        """Whether everything the bound stands on is the case; otherwise it promises nothing."""
+        return not self.fails
+
+    @property
+    def reason(self) -> str:
+        """Why it does not apply, or what it says, in a sentence."""
+        return f"does not apply: {self.fails}" if self.fails else self.says
 
 
 MIXING = ("ergodic under every policy",)
@@ -43,17 +53,5 @@ def failing(constants: Constants, names: tuple[str, ...] | None = None) -> str:
     for condition in constants.conditions:
         wanted = condition.needed if names is None else condition.name in names
         if wanted and not condition.holds:
-            return f"does not apply: {condition.text}"
+            return condition.text
     return ""
-
-
-def stated(
-    name: str,
-    bound: float,
-    exact: float | None,
-    says: str,
-    fails: str,
-    printed: float | None = None,
-) -> Bound:
-    """The bound, applying unless ``fails`` says why not."""
-    return Bound(name, bound, exact, not fails, fails or says, printed)

@@ -42,37 +42,35 @@ class Poisson:
         """The stationary distribution, (S,)."""
         states = len(self.chain)
         eta = np.maximum(lu_solve(self.factors, np.full(states, 1 / states), trans=1), 0.0)
-        return np.asarray(eta / eta.sum())
+        return eta / eta.sum()
 
-    @property
+    @cached_property
     def relaxation(self) -> float:
-        """Relaxation time, max of 1 / (1 - |lambda|) over the eigenvalues but the one at 1; in steps."""
+        """Relaxation time, max of 1 / (1 - |lambda|) over the eigenvalues but the one at 1; in steps.
+
+        It is at least 1: a deviation lasts for one step less beyond its own.
+        """
         eigenvalues = np.linalg.eigvals(self.chain)
         others = np.delete(eigenvalues, np.argmin(np.abs(1 - eigenvalues)))
         gap = 1 - np.abs(others).max(initial=0.0)
         return float(1 / gap) if gap > 0 else np.inf
 
-    @property
-    def remembered(self) -> float:
-        """Steps for which a deviation lasts beyond its own: relaxation time less 1, at least 0."""
-        return max(self.relaxation - 1, 0.0)
-
     def values(self, rewards: Floats) -> Floats:
         """U - P U = rewards, (S, k), of stationary mean zero as ``rewards`` are."""
         solution = lu_solve(self.factors, rewards)
-        return np.asarray(solution - self.eta @ solution)
+        return solution - self.eta @ solution
 
     def moved(self, weights: Floats, steps: int) -> Floats:
-        """P'^steps weights, (S, k)."""
+        """P'^steps weights, (S, k) or (S,)."""
         if steps > FEW:
-            return np.asarray(np.linalg.matrix_power(self.chain.T, steps) @ weights)
+            return np.linalg.matrix_power(self.chain.T, steps) @ weights
         for _ in range(steps):
             weights = self.chain.T @ weights
         return weights
 
     def visits(self, weights: Floats) -> Floats:
         """X - P'X = weights, (S, k), for ``weights`` that sum to zero: sum over all times of P'^l weights."""
-        return np.asarray(lu_solve(self.factors, weights, trans=1))
+        return lu_solve(self.factors, weights, trans=1)
 
 
 def poisson(chain: Floats) -> Poisson:
@@ -125,8 +123,7 @@ class Linearisation:
         expected = world.kernel @ value
         paid = world.expect_paid(value[:, None], expected[..., None])[..., 0]
         now = world.reward_square - 2 * world.reward * q + q**2
-        both: Floats = now + 2 * discount * (paid - q * expected) + discount**2 * (world.kernel @ square)
-        return both
+        return now + 2 * discount * (paid - q * expected) + discount**2 * (world.kernel @ square)
 
     @cached_property
     def noise(self) -> Floats:
@@ -149,7 +146,7 @@ class Linearisation:
             - moment(self.mu, self.onward, self.onward)
         )
 
-    @property
+    @cached_property
     def instant_noise(self) -> Floats:
         """C_0, (d, d): the covariance of one semi-gradient."""
         return moment(self.mu * self.square_error, self.point.phi, self.point.phi) - np.outer(self.g, self.g)
@@ -161,10 +158,8 @@ class Linearisation:
         marked = self.mu[..., None] * point.phi
         inflow = flow(world.kernel, marked)
         paid = world.flow_paid(marked) - flow(world.kernel, point.q[..., None] * marked)
-        return np.asarray(
-            point.pi[..., None]
-            * (paid + world.discount * point.q[..., None] * inflow - self.states.eta[:, None] * self.g)
-        )
+        ahead = world.discount * point.q[..., None] * inflow
+        return point.pi[..., None] * (paid + ahead - self.states.eta[:, None] * self.g)
 
     @cached_property
     def gone(self) -> Floats:
@@ -196,14 +191,13 @@ class Linearisation:
         after = self.states.visits(flow(world.kernel, kept))
         held = (self.derror * (kept + pi * after)).sum(axis=2)
         turned = (point.dpi * after).sum(axis=2)
-        drift: Floats = np.tensordot(held, point.phi, 2) + np.tensordot(turned, self.onward, 2)
-        return drift
+        return np.tensordot(held, point.phi, 2) + np.tensordot(turned, self.onward, 2)
 
 
 def linearise(world: Dynamics, point: Point) -> Linearisation:
     """A world at a parameter."""
     discount, phi = world.discount, point.phi
-    states = poisson(np.einsum("cs,cst->st", point.pi, world.kernel))
+    states = poisson(world.chain(point.pi))
     eta = states.eta
     mu = point.pi * eta
     error = world.reward + discount * (world.kernel @ point.value) - point.q

@@ -97,8 +97,7 @@ class Operators:
     @property
     def visited(self) -> NDArray[np.bool_]:
         """Which parameters the policy ever moves, (d,)."""
-        moved: NDArray[np.bool_] = (self.gram if self.gram.ndim == 1 else np.diag(self.gram)) > 0
-        return moved
+        return (self.gram if self.gram.ndim == 1 else np.diag(self.gram)) > 0
 
     @cached_property
     def basis(self) -> Floats:
@@ -111,14 +110,12 @@ class Operators:
         if self._well_visited:
             return np.eye(self.dim)
         _, sizes, directions = np.linalg.svd(self.table[self.mu > 0], full_matrices=False)
-        spanned: Floats = directions[sizes > DEPENDENT * sizes[0]].T
-        return spanned
+        return directions[sizes > DEPENDENT * sizes[0]].T
 
     def semi_gradient(self, theta: Floats) -> Floats:
         """g-bar = A-bar theta + b-bar, the mean-path semi-gradient (Definition ``def:semi-grad``), (d,)."""
         shrink = self.gram * theta if self.gram.ndim == 1 else self.gram @ theta
-        ahead: Floats = self.discount * (self.inflow.T @ (self.ahead @ theta))
-        return ahead - shrink + self.b
+        return self.discount * (self.inflow.T @ (self.ahead @ theta)) - shrink + self.b
 
     def solve(self) -> Floats:
         """The parameter with A-bar theta + b-bar = 0, (d,); unvisited directions stay 0.
@@ -135,14 +132,12 @@ class Operators:
             if self.dim <= len(self.eta):
                 return np.asarray(np.linalg.solve(np.eye(self.dim) - flow.T @ self.ahead, reward))
             system = np.eye(len(self.eta)) - self.ahead @ flow.T
-            theta: Floats = reward + flow.T @ np.linalg.solve(system, self.ahead @ reward)
-            return theta
+            return np.asarray(reward + flow.T @ np.linalg.solve(system, self.ahead @ reward))
         if self._well_visited:
             return np.asarray(np.linalg.solve(self.A, -self.b))
         # Directions visited so rarely that rounding hides them are left at zero, as unvisited ones are.
         reduced = np.linalg.lstsq(self.basis.T @ self.A @ self.basis, -(self.basis.T @ self.b), rcond=None)
-        solution: Floats = self.basis @ reduced[0]
-        return solution
+        return self.basis @ reduced[0]
 
 
 def operators(mdp: FiniteMDP, features: FeatureMap, policy: Floats) -> Operators:
@@ -184,32 +179,23 @@ def average(each: Sequence[Operators], weights: Floats) -> Operators:
     """Weighted mean of the operators of several worlds under one policy: what a server sees on average."""
 
     def mean(name: str) -> Floats:
-        total: Floats = sum(w * getattr(one, name) for w, one in zip(weights, each, strict=True))
-        return total
+        return sum(w * getattr(one, name) for w, one in zip(weights, each, strict=True))
 
     return replace(
         each[0], eta=mean("eta"), mu=mean("mu"), b=mean("b"), gram=mean("gram"), inflow=mean("inflow")
     )
 
 
-def two_step(mdp: FiniteMDP, stationary: Operators) -> Floats:
-    """The two-step stationary distribution mu(s, a) P_a(s, s') pi(a'|s'), (S, A, S, A); small worlds."""
-    joint: Floats = np.einsum("sa,ast,tu->satu", stationary.mu, mdp.transition, stationary.policy)
-    return joint
-
-
 def _arrivals(kernel: Kernel, weights: Floats) -> Floats:
     """sum_s weights(a, s, .) P_a(s, s'), shape (A, S, k), for ``weights`` (A, S, k)."""
     if not isinstance(kernel, ShiftKernel):
-        arrived: Floats = kernel.array.transpose(0, 2, 1) @ weights
-        return arrived
+        return kernel.array.transpose(0, 2, 1) @ weights
     # P_a is P0 with rotated columns: move all mass by P0 at once, then rotate what arrived.
     actions, states, width = weights.shape
     moved = kernel.P0.T @ np.moveaxis(weights, 0, 1).reshape(states, -1)
     moved = moved.reshape(states, actions, width)
     start = np.subtract.outer(np.arange(states), np.arange(actions)).T % states
-    rotated: Floats = moved[start, np.arange(actions)[:, None]]
-    return rotated
+    return moved[start, np.arange(actions)[:, None]]
 
 
 def _one_hot(groups: NDArray[np.int64], width: int | None = None) -> Floats:

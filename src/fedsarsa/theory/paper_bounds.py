@@ -62,9 +62,7 @@ def bounds(
     fleet, algo = as_fleet(fleet), plain(algo)
     steps = _checks.integer("steps", steps, least=1)
     dim = algo.feature_map(fleet).dim
-    start = np.zeros(dim) if theta0 is None else _checks.real_array("theta0", theta0)
-    if start.shape != (dim,):
-        raise ValueError(f"theta0 must have shape ({dim},), got {start.shape}")
+    start = np.zeros(dim) if theta0 is None else _checks.vector("theta0", theta0, dim)
     constants = compute(fleet, algo, steps)
     try:
         weights = effective_weights(algo.problem(fleet, steps, runs=1, seed=0))

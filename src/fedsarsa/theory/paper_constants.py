@@ -3,7 +3,7 @@
 import math
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from fedsarsa.theory.conditions import Condition, check
 from fedsarsa.theory.fixed_points import fixed_point
 from fedsarsa.theory.mixing import mixing, mixing_rate, perturbation
 from fedsarsa.theory.operators import Operators, average, operators
-from fedsarsa.theory.recursion import Scale, printed_step_limit, recursion, step_limit
+from fedsarsa.theory.recursion import Recursion, Scale, printed_step_limit, recursion, step_limit
 from fedsarsa.theory.smoothness import lipschitz
 from fedsarsa.worlds.finite import FiniteMDP
 from fedsarsa.worlds.fleet import Fleet, as_fleet
@@ -31,8 +31,8 @@ ROUNDING = 1e-13
 
 
 @dataclass(frozen=True, eq=False)
-class Constants:
-    """The paper's constants by its letters; NaN or infinite where the theory gives none.
+class Constants(Scale, Recursion):
+    """The paper's constants by its letters, as printed; NaN or infinite where the theory gives none.
 
     Attributes
     ----------
@@ -96,26 +96,17 @@ class Constants:
         What the theory asks, what is the case, and by how much.
     """
 
-    N: int
     S: int
     A: int
-    K: float
     R: float
-    gamma: float
     eps_p: float
     eps_r: float
-    m: float
-    rho: float
     rate: float
     sigma_prime: float
-    sigma: float
-    L: float
     G_bar: float
     G: float
-    H: float
     Lambda: float
     lam: float
-    w: float
     lam_each: Floats
     w_each: Floats
     visited: int
@@ -125,35 +116,17 @@ class Constants:
     alpha_last: float
     alpha_limit: float
     alpha_printed: float
-    tau: float
-    beta: float
-    C_alpha: float
-    C_drift: float
-    H_drift: float
-    C_prog: float
-    C_back: float
-    C_var: float
-    C_1: float
-    C_2: float
-    C_3: float
-    C_4: float
     B: float
     conditions: tuple[Condition, ...]
 
     def scalars(self) -> dict[str, float]:
         """Every constant that is one number, by name."""
-        named = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {name: value for name, value in named.items() if isinstance(value, (int, float))}
+        return {name: value for name, value in vars(self).items() if isinstance(value, int | float)}
 
     @property
     def applies(self) -> bool:
         """Whether everything that the theory asks is the case."""
         return all(condition.holds for condition in self.conditions if condition.needed)
-
-    @property
-    def scale(self) -> Scale:
-        """The constants of which those of a step are made."""
-        return Scale(self.N, self.gamma, self.m, self.rho, self.sigma, self.L, self.H, self.K, self.w)
 
 
 def constants(fleet: Fleet | Sequence[FiniteMDP], algo: FedSARSA, steps: int | None = None) -> Constants:
@@ -197,12 +170,11 @@ def compute(fleet: Fleet, algo: FedSARSA, steps: int | None = None) -> Constants
     floor = float(step.additive(np.array(alpha_0), Lambda, len(fleet))) / alpha_0
     agents = np.concatenate([[0], 1 + fleet.world_of])  # the central MDP, then every agent's world
     return Constants(
-        **{name: getattr(scale, name) for name in ("N", "m", "rho", "sigma", "L", "H", "K", "w")},
-        **{f.name: getattr(step, f.name) for f in fields(step) if f.name != "start"},
+        **vars(scale),
+        **vars(step),
         S=fleet.states,
         A=fleet.actions,
         R=R,
-        gamma=gamma,
         eps_p=fleet.eps_p,
         eps_r=fleet.eps_r,
         rate=rate,
@@ -245,8 +217,7 @@ def _parameter_bound(problem: Problem, R: float, gamma: float, local: float, w: 
     """G-bar and G; ``local`` is alpha_0 K."""
     if problem.radius is None and isinstance(problem.features, Aggregation):
         # Every parameter is a mean of returns: |theta_j| <= R / (1 - gamma) stays true, projection or not.
-        bound = math.sqrt(problem.features.dim) * R / (1 - gamma)
-        return math.inf, bound
+        return math.inf, math.sqrt(problem.features.dim) * R / (1 - gamma)
     G_bar = problem.radius if problem.radius is not None else R / w if w > 0 else math.inf
     rest = 1 - 16 * local * local * gamma
     return G_bar, 2 * (2 * G_bar + R) / rest if rest > 0 else math.inf

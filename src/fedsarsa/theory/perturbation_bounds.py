@@ -8,7 +8,7 @@ from scipy.spatial.distance import pdist
 from fedsarsa._checks import Floats
 from fedsarsa.algorithm import FedSARSA
 from fedsarsa.learning.policies import improvement
-from fedsarsa.theory.inequality import FIXED, MIXING, SMOOTH, Bound, failing, stated
+from fedsarsa.theory.inequality import FIXED, MIXING, SMOOTH, Bound, failing
 from fedsarsa.theory.operators import Operators, operators
 from fedsarsa.theory.paper_constants import Constants
 from fedsarsa.worlds.fleet import Fleet
@@ -31,7 +31,7 @@ def of_worlds(fleet: Fleet, algo: FedSARSA, c: Constants) -> list[Bound]:
     try:
         each = [operators(world, features, pi) for world in (fleet.central(), *fleet.worlds)]
     except ValueError as error:  # more than one recurrent class
-        fails = fails or f"does not apply: {error}"
+        fails = fails or str(error)
     apart = [None] * 3 if each is None else _apart(each)
     drift = None
     if each is not None:
@@ -40,28 +40,28 @@ def of_worlds(fleet: Fleet, algo: FedSARSA, c: Constants) -> list[Bound]:
         drift = float(np.linalg.norm(share @ agents - central))
     spread = _scaled(c.sigma, c.eps_p)
     return [
-        stated(
+        Bound(
             "lem:distri-hetero",
             _scaled(c.sigma_prime, c.eps_p),
             apart[0],
             "stationary distributions of pairs differ by at most sigma' eps_p in total variation",
             fails,
         ),
-        stated(
+        Bound(
             "lem:td-hetero A",
             (1 + c.gamma) * spread,
             apart[1],
             "mean-path matrices differ by at most (1 + gamma) sigma eps_p",
             fails,
         ),
-        stated(
+        Bound(
             "lem:td-hetero b",
             c.R * (c.eps_r + spread),
             apart[2],
             "mean-path vectors differ by at most R (eps_r + sigma eps_p)",
             fails,
         ),
-        stated(
+        Bound(
             "lem:grad-hetero",
             c.R * c.eps_r + _scaled((c.R + (1 + c.gamma) * float(np.linalg.norm(theta))) * c.sigma, c.eps_p),
             drift,
@@ -69,7 +69,7 @@ def of_worlds(fleet: Fleet, algo: FedSARSA, c: Constants) -> list[Bound]:
             fails,
             c.Lambda,
         ),
-        stated(
+        Bound(
             "eq:w",
             math.inf if not c.lam > 0 else 2 / ((1 - c.gamma) * c.lam),
             1 / c.w if c.w > 0 else None,
@@ -98,16 +98,16 @@ def of_fixed_points(c: Constants, federated: Floats | None) -> list[Bound]:
     sharp, missing = _sharp(c, largest)
     fails = failing(c, SMOOTH)
     if not fails and not largest <= c.G < math.inf:
-        fails = f"does not apply: G = {c.G:.4g} must be finite and at least {largest:.4g} (sec:const)"
+        fails = f"G = {c.G:.4g} must be finite and at least {largest:.4g} (sec:const)"
     missing = failing(c, FIXED) or missing
-    lost = "" if federated is not None else "does not apply: no federated point was found"
+    lost = "" if federated is not None else "no federated point was found"
     says = "fixed points of agents and central MDP differ by at most"
     tends = "the federated point is from theta_* at most"
     return [
-        stated("thm:fix-drift", loose, exact, f"{says} Lambda / w", fails),
-        stated("thm:fix-drift sharp", sharp, exact, f"{says} Lambda / (2w - L H sigma)", missing),
-        stated("federated point", loose, away, f"{tends} Lambda / w", lost or fails),
-        stated("federated point sharp", sharp, away, f"{tends} Lambda / (2w - L H sigma)", lost or missing),
+        Bound("thm:fix-drift", loose, exact, f"{says} Lambda / w", fails),
+        Bound("thm:fix-drift sharp", sharp, exact, f"{says} Lambda / (2w - L H sigma)", missing),
+        Bound("federated point", loose, away, f"{tends} Lambda / w", lost or fails),
+        Bound("federated point sharp", sharp, away, f"{tends} Lambda / (2w - L H sigma)", lost or missing),
     ]
 
 
@@ -115,7 +115,7 @@ def _sharp(c: Constants, largest: float) -> tuple[float, str]:
     H = c.R + (1 + c.gamma) * largest
     room = 2 * c.w - _scaled(H * c.sigma, c.L)
     if not room > 0:
-        return math.inf, f"does not apply: L H sigma must be below 2w = {2 * c.w:.3g} (lem:des-dir)"
+        return math.inf, f"L H sigma must be below 2w = {2 * c.w:.3g} (lem:des-dir)"
     return (c.R * c.eps_r + _scaled(H * c.sigma, c.eps_p)) / room, ""
 
 

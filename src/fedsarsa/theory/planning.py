@@ -19,7 +19,7 @@ from fedsarsa.theory.planning_problem import (
     planning_problem,
     verdicts,
 )
-from fedsarsa.theory.prediction import noted, predict, vector
+from fedsarsa.theory.prediction import noted, predict
 from fedsarsa.worlds.fleet import Fleet, as_fleet
 
 MOST_STEPS = 1_000_000
@@ -154,7 +154,7 @@ def plan(
     counts = _counts(len(fleet)) if agents is None else _listed("agents", agents, len(fleet))
     periods = _listed("periods", periods, most_steps)
     dim = algo.feature_map(fleet).dim
-    given = None if reference is None else vector("reference", reference, dim)
+    given = None if reference is None else _checks.vector("reference", reference, dim)
     problem, said = noted(planning_problem, fleet, algo, given)
     before = float(((problem.start - problem.reference) ** 2).sum())
     if before <= target:
@@ -258,8 +258,7 @@ class _Search:
         if not (errors <= goal).any():
             return None
         horizon = int(steps[np.argmax(errors <= goal)]) // -period * -period
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # they are the setting's own
+        with warnings.catch_warnings(action="ignore"):  # they are the setting's own
             try:
                 prediction = predict(
                     problem.fleet[:agents], problem.setting(agents, period, alpha), horizon, problem.reference

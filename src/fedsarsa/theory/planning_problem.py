@@ -53,9 +53,8 @@ class LinearisedFederation:
     def root(self) -> Floats:
         """The federated point, (d,); parameters that are never visited are 0."""
         total = self.groups.total
-        return np.asarray(
-            np.linalg.lstsq(np.tensordot(total, self.J, 1), -total @ self.origin, rcond=None)[0]
-        )
+        J = np.tensordot(total, self.J, 1)
+        return np.asarray(np.linalg.lstsq(J, -total @ self.origin, rcond=None)[0])
 
     def step(self, alpha: float) -> Affine:
         """One local step of every group."""
@@ -94,7 +93,7 @@ class PlanningProblem:
         if self.algo.weights is None:
             return np.full(agents, 1 / agents)
         kept: Floats = np.asarray(self.algo.weights, dtype=np.float64)[:agents]
-        return np.asarray(kept / kept.sum())
+        return kept / kept.sum()
 
     def root(self, agents: int) -> Floats:
         """The federated point of the first ``agents``, (d,)."""
@@ -114,8 +113,7 @@ class PlanningProblem:
         found, failure = {}, None
         for agents in counts:
             try:
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")  # `predict` speaks of the setting that is chosen
+                with warnings.catch_warnings(action="ignore"):  # `predict` speaks of the one that is chosen
                     found[agents] = self.linearised(agents)
             except ValueError as error:
                 failure = error
@@ -154,7 +152,7 @@ class PlanningProblem:
     def largest_step(self) -> float:
         """The largest step size at which a prediction need not warn of slow chains or large steps."""
         point = self.classes.at(self.root(len(self.fleet)))
-        slow = max(linearise(world, point).states.remembered for world in self.worlds)
+        slow = max(linearise(world, point).states.relaxation for world in self.worlds) - 1
         # Far from the floor, noise is less than half of the error.
         large = 2 * LARGE / float((self.classes.phi**2).sum(axis=2).max())
         return min(SLOW / slow, large) if slow > 0 else large

@@ -53,11 +53,8 @@ def improvement(
             f"improvement is for control worlds and GymFleet, got {fleet!r}; use algo.policy.probabilities"
         )
     features, policy, numbers = problem.features, problem.policy, problem.candidates
-    theta, seen = _checks.real_array("theta", theta), _checks.real_array("observation", observation)
-    inputs = len(features.low) - features.joint
-    for name, given, shape in (("theta", theta, (features.dim,)), ("observation", seen, (inputs,))):
-        if given.shape != shape:
-            raise ValueError(f"{name} must have shape {shape}, got {given.shape}")
+    theta = _checks.vector("theta", theta, features.dim)
+    seen = _checks.vector("observation", observation, len(features.low) - features.joint)
     if features.joint:
         low, high = problem.action_bounds
         points = _checks.integer("points", points, least=1)

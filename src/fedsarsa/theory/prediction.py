@@ -28,7 +28,6 @@ from fedsarsa._checks import Floats
 from fedsarsa.algorithm import FedSARSA, plain
 from fedsarsa.theory.federation_model import federation_model
 from fedsarsa.theory.fixed_points import fixed_point
-from fedsarsa.theory.linearisation import linearise
 from fedsarsa.theory.predicted_moments import PredictedMoments, predict_moments
 from fedsarsa.theory.prediction_warnings import (
     check_step,
@@ -160,8 +159,8 @@ def predict(
     fleet, algo = as_fleet(fleet), plain(algo)
     problem = algo.problem(fleet, steps, runs=1, seed=0)
     dim = problem.features.dim
-    start = np.zeros(dim) if theta0 is None else vector("theta0", theta0, dim)
-    given = None if reference is None else vector("reference", reference, dim)
+    start = np.zeros(dim) if theta0 is None else _checks.vector("theta0", theta0, dim)
+    given = None if reference is None else _checks.vector("reference", reference, dim)
     require_smooth(algo.policy, fleet.actions)
     model = federation_model(problem)
     step = largest_step(problem, model)
@@ -177,8 +176,7 @@ def predict(
     bias = float(((moments.point - target) ** 2).sum())
     curves = {"mse": squared + variance, "transient": squared - bias, "variance": variance}
     data = xr.Dataset({name: ("t", curve) for name, curve in curves.items()}, coords={"t": times})
-    settled = model.classes.at(moments.point)
-    worlds = {w: linearise(model.worlds[w], settled) for w in np.unique(model.groups.world).tolist()}
+    worlds = model.linearised(moments.point)
     slow = slowness(problem, model, worlds)
     variable = largest_share(
         [*data["variance"].values, moments.remaining], [*data["mse"].values, bias + moments.remaining]
@@ -217,20 +215,11 @@ def predict(
 
 def _between(moments: PredictedMoments, times: NDArray[np.int64], curve: Floats) -> Floats:
     """A curve at ``times``, from its values after some steps."""
-    return np.asarray(PchipInterpolator(moments.steps, curve)(times)) if len(moments.steps) > 1 else curve
+    return PchipInterpolator(moments.steps, curve)(times) if len(moments.steps) > 1 else curve
 
 
 def noted(function: Callable[..., T], *arguments: Any) -> tuple[T, tuple[str, ...]]:
     """What a function returns, and what it warned of."""
-    with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always")
+    with warnings.catch_warnings(record=True, action="always") as said:
         value = function(*arguments)
     return value, tuple(str(one.message) for one in said)
-
-
-def vector(name: str, value: ArrayLike, dim: int) -> Floats:
-    """``value`` as a parameter, (d,)."""
-    array = _checks.real_array(name, value)
-    if array.shape != (dim,):
-        raise ValueError(f"{name} must have shape ({dim},), got {array.shape}")
-    return array

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 
+from fedsarsa._checks import Floats
 from fedsarsa.algorithm import FedSARSA
 from fedsarsa.federation.problem import Problem
 from fedsarsa.theory.federation_model import FederationModel
@@ -26,18 +27,18 @@ PROJECTED, VARIABLE = 0.01, 0.1
 
 def slowness(problem: Problem, model: FederationModel, worlds: Mapping[int, Linearisation]) -> float:
     """Largest step size times steps that the chain remembers, of any agent."""
-    groups, times = model.groups, np.arange(problem.steps)
-    largest = np.array([schedule.at(times).max() for schedule in problem.schedules])
-    remembered = {w: one.states.remembered for w, one in worlds.items()}
-    pairs = zip(groups.world.tolist(), groups.schedule, strict=True)
-    return float(max(largest[s] * remembered[w] for w, s in pairs))
+    remembered = [worlds[w].states.relaxation - 1 for w in model.groups.world.tolist()]
+    return float((_largest(problem)[model.groups.schedule] * remembered).max())
 
 
 def largest_step(problem: Problem, model: FederationModel) -> float:
     """Largest step size times the largest squared norm of features."""
-    times = np.arange(problem.steps)
-    largest = max(float(schedule.at(times).max()) for schedule in problem.schedules)
-    return largest * float((model.classes.phi**2).sum(axis=2).max())
+    return float(_largest(problem).max() * (model.classes.phi**2).sum(axis=2).max())
+
+
+def _largest(problem: Problem) -> Floats:
+    """The largest step size of every schedule."""
+    return np.array([schedule.at(np.arange(problem.steps)).max() for schedule in problem.schedules])
 
 
 def check_step(algo: FedSARSA, step: float) -> None:

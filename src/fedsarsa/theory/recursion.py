@@ -31,12 +31,12 @@ from fedsarsa._checks import Floats
 TINY = 1e-60
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Scale:
     """What the constants of a step are made of; letters as in Table ``tb:const``."""
 
     N: int
-    discount: float
+    gamma: float
     m: float
     rho: float
     sigma: float
@@ -46,14 +46,13 @@ class Scale:
     w: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Recursion:
     """E_{t+1} <= (1 - alpha w) E_t + alpha C_1 Lambda^2 + alpha^2 C_2 / N + alpha^3 C_3 + alpha^4 C_4.
 
-    E_t = E||theta-bar_t - theta_*||^2 (Theorem ``thm``), from step ``start`` on.
+    E_t = E||theta-bar_t - theta_*||^2 (Theorem ``thm``); repaired, from step 2 (tau + K) on.
     """
 
-    start: float
     tau: float
     beta: float
     C_alpha: float
@@ -70,8 +69,7 @@ class Recursion:
     def additive(self, alpha: Floats, Lambda: float, agents: int) -> Floats:
         """What a step of size alpha adds to the error."""
         first, second = _product(self.C_1, Lambda, Lambda), self.C_2 / agents
-        total: Floats = alpha * (first + alpha * (second + alpha * (self.C_3 + alpha * self.C_4)))
-        return total
+        return alpha * (first + alpha * (second + alpha * (self.C_3 + alpha * self.C_4)))
 
 
 def backtrack(alpha: float, m: float, rho: float) -> float:
@@ -87,8 +85,7 @@ def recursion(scale: Scale, alphas: Floats, repaired: bool) -> Recursion:
     alpha_0, alpha_last = float(alphas[0]), float(alphas[-1])
     tau = backtrack(alpha_last, s.m, s.rho) + repaired
     # sK > t - tau - K (printed), or as far back as the variance bound looks (repaired).
-    lag = (tau + s.K) * (2 if repaired else 1)
-    C_alpha = _largest_ratio(alphas, lag)
+    C_alpha = _largest_ratio(alphas, (tau + s.K) * (2 if repaired else 1))
     C_drift = 2 * s.K * s.H
     H_drift = math.hypot(math.sqrt(2) * s.H, math.sqrt(8) * alpha_0 * C_drift)
     C_prog = 2 * (tau + 2 * s.K) * (s.H + 2 * alpha_0 * C_drift)
@@ -102,7 +99,7 @@ def recursion(scale: Scale, alphas: Floats, repaired: bool) -> Recursion:
     if beta > 0:
         C_1 = 1 / beta + (2 * beta + 64 * alpha_0) / s.w / s.w
         C_3 = (
-            _square((1 + s.discount + smooth) * C_drift)
+            _square((1 + s.gamma + smooth) * C_drift)
             + _square(_product(C_prog, s.L, H_drift, s.sigma))
             + _square(H_drift)
             + (17 if repaired else 5) * prog2
@@ -112,7 +109,6 @@ def recursion(scale: Scale, alphas: Floats, repaired: bool) -> Recursion:
             C_3 += _product(68 * (tau + 2 * s.K) + 16, C_back, H2)
     rest = 8448 * prog2 + 4 * C_var + 16 * H2 + _product(back2, H2)
     return Recursion(
-        start=lag if repaired else 0,
         tau=tau,
         beta=beta,
         C_alpha=C_alpha,

@@ -186,7 +186,7 @@ class MeanField:
         # Directions that are hardly visited have hardly a slope; a tiny one keeps them near 0.
         A -= RIDGE * np.abs(A).max(axis=(1, 2), keepdims=True) * np.eye(dim)
         solutions = -np.linalg.solve(A, b[..., None])[..., 0]
-        return np.asarray(solutions[np.isfinite(solutions).all(axis=1)])
+        return solutions[np.isfinite(solutions).all(axis=1)]
 
 
 def _new(theta: Floats, known: Sequence[Floats]) -> bool:

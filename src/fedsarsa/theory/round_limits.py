@@ -9,7 +9,7 @@ from fedsarsa._checks import Floats
 from fedsarsa.algorithm import FedSARSA, plain
 from fedsarsa.theory.affine import DivergenceError
 from fedsarsa.theory.federation_model import federation_model, limiting_step_sizes, mean_field
-from fedsarsa.theory.roots import end_of_flow
+from fedsarsa.theory.roots import MeanField, end_of_flow
 from fedsarsa.theory.smoothness import require_smooth
 from fedsarsa.worlds.fleet import Fleet, as_fleet
 
@@ -49,20 +49,20 @@ def round_limit(fleet: Fleet, algo: FedSARSA) -> Floats:
     require_smooth(algo.policy, fleet.actions)
     problem = algo.problem(fleet, algo.sync_every or 1, runs=1, seed=0)
     model = replace(federation_model(problem), radius=None, noisy=False)
-    theta = mean_field(problem, model).root_from(np.zeros(problem.features.dim))
+    flow, start = mean_field(problem, model), np.zeros(problem.features.dim)
+    theta = flow.root_from(start)
     late = limiting_step_sizes(problem, model.groups.schedule)[0]
     if theta is None or not late.any():
         return _found(theta, algo)
     if problem.sync_every is None:
-        each = [mean_field(problem, model, w).root_from(np.zeros_like(theta)) for w in model.groups.world]
-        return np.asarray(model.groups.total @ [_found(one, algo) for one in each])
+        alone = [MeanField(model.classes, [model.worlds[w]], np.ones(1)) for w in model.groups.world]
+        return model.groups.total @ [_found(one.root_from(start), algo) for one in alone]
     still = np.zeros((len(theta), len(theta)))
 
     def moved(point: Floats) -> tuple[Floats, Floats]:
         one = model.round(model.node(point, still, late), late, late**2)
         return one.M @ point + one.c - point, one.M - np.eye(len(point))
 
-    flow = mean_field(problem, model)
     share = min(1.0, float(late.max()) * model.period)  # of the way that a round takes
     try:
         return _found(end_of_flow(moved, theta, share * flow.residual, flow.longest), algo)

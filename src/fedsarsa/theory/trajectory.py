@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 from fedsarsa._checks import Floats
 from fedsarsa.learning.step_sizes import Schedule
 from fedsarsa.theory.affine import Affine, DivergenceError, between
-from fedsarsa.theory.federation_model import AgentGroups, FederationModel, Node
+from fedsarsa.theory.federation_model import AgentGroups, FederationModel, Node, next_length
 from fedsarsa.theory.lags import lags
-from fedsarsa.theory.linearisation import linearise
 
 GROWTH = 1 / 16  # a stride's share of the rounds since the last jump of the step size
 JUMP = 0.1  # relative change of a step size from one round to the next that starts small strides again
@@ -27,7 +26,6 @@ JUMP = 0.1  # relative change of a step size from one round to the next that sta
 TOLERANCE = 0.01
 # Nodes after which steps become rougher, with the square of their number, and the most beside the strides.
 FINE, MOST_NODES = 60, 150
-SHORTEN, LENGTHEN = 0.2, 4.0  # how much a batch may shrink and grow from one to the next
 
 ROUNDING = 1e-12  # share of the target's square below which an error is as good as none
 MIXED = 1e-6  # total variation to the stationary distribution at which a start is forgotten
@@ -124,7 +122,7 @@ class Trajectory:
 
     def errors(self, target: Floats) -> Floats:
         """Mean of ||theta-bar - target||^2 after each of the rounds, (n,)."""
-        return np.asarray(((self.mean - target) ** 2).sum(axis=1) + self.variance)
+        return ((self.mean - target) ** 2).sum(axis=1) + self.variance
 
 
 @np.errstate(over="ignore", invalid="ignore")  # the next node finds what is not finite
@@ -203,8 +201,7 @@ class Segment:
     @property
     def reach(self) -> float:
         """Rounds that the next batch should have."""
-        error = self.error if np.isfinite(self.error) else np.inf
-        return self.rounds * float(np.clip(0.9 / max(error, 1e-9) ** 0.5, SHORTEN, LENGTHEN))
+        return self.rounds * next_length(self.error if np.isfinite(self.error) else np.inf)
 
 
 def _next_batch(todo: Sequence[tuple[Stride, Moments]], reach: float) -> list[tuple[Stride, Moments]]:
@@ -234,11 +231,6 @@ def width(spread: Floats) -> float:
     return float(max(float(np.trace(spread)), 0.0) ** 0.5)
 
 
-def same(left: Floats, right: Floats) -> bool:
-    """Whether step sizes are equal but for rounding in their means."""
-    return bool((np.abs(left - right) <= 1e-9 * np.abs(right)).all())
-
-
 def advance(
     one_round: Callable[[Floats, Floats], Affine], state: Moments, batch: Sequence[tuple[Stride, Moments]]
 ) -> Iterator[Moments]:
@@ -246,7 +238,7 @@ def advance(
     powers: dict[int, Affine] = {}
     alpha = np.full_like(batch[0][0].alpha, np.nan)
     for stride, shift in batch:
-        if not same(stride.alpha, alpha):
+        if not (np.abs(stride.alpha - alpha) <= 1e-9 * alpha).all():  # more than rounding of means apart
             alpha = stride.alpha
             powers = {1: one_round(alpha, stride.square)}
         if stride.count not in powers:
@@ -263,28 +255,20 @@ def _positive(spread: Floats) -> Floats:
     if not np.isfinite(spread).all():
         return spread
     values, vectors = np.linalg.eigh(spread)
-    positive: Floats = (vectors * np.maximum(values, 0.0)) @ vectors.T
-    return positive
+    return (vectors * np.maximum(values, 0.0)) @ vectors.T
 
 
 def startup(model: FederationModel, theta: Floats, strides: Sequence[Stride]) -> list[Moments]:
     """What the start adds to each stride: first states not yet stationary, and no noise before them."""
-    point, groups = model.classes.at(theta), model.groups
+    groups = model.groups
     shifts = np.zeros((len(strides), len(theta)))
     spreads = np.zeros((len(strides), len(theta), len(theta)))
-    for w in np.unique(groups.world).tolist():
-        here = linearise(model.worlds[w], point)
-        states, law = here.states, model.worlds[w].initial
+    for w, here in model.linearised(theta).items():
+        states, law = here.states, here.world.initial
         for place, stride in enumerate(strides):
             if np.abs(law - states.eta).sum() <= MIXED:
                 break
-            steps = stride.count * model.period
-            after = law
-            if steps < len(law):
-                for _ in range(steps):
-                    after = after @ states.chain
-            else:
-                after = law @ np.linalg.matrix_power(states.chain, steps)
+            after = states.moved(law, stride.count * model.period)
             mine = groups.world == w
             shifts[place] += (groups.total[mine] @ stride.alpha[mine]) * ((law - after) @ here.U)
             law = after
