@@ -64,20 +64,15 @@ def train(
     from fedsarsa.experiments import config as configs
     from fedsarsa.learning.continuous_features import BoxMap, many
     from fedsarsa.learning.tile_coding import Tiles
-    from fedsarsa.worlds.fleet import Fleet
 
     settings = configs.load(config)
-    fleet = settings.fleet.build(config.parent)
-    algo = settings.algorithm.build(config.parent)
+    fleet, algo = settings.build(config.parent)
     problem = algo.problem(fleet, steps=1, runs=1, seed=0)  # do they fit together? before anything is written
     _files.writable_directory(out)
     checkpoint, result = out / "checkpoint.nc", out / "history.nc"
     if result.exists():
         raise ValueError(f"{result}: is there already; expected a directory without a history")
-    if isinstance(fleet, Fleet):
-        console.print(f"{len(fleet)} agents, measured eps_p = {fleet.eps_p:.4g}, eps_r = {fleet.eps_r:.4g}")
-    else:
-        console.print(str(fleet))
+    console.print(str(fleet))
     tiles = problem.features.basis if isinstance(problem.features, BoxMap) else None
     if isinstance(tiles, Tiles) and tiles.slots:
         sharing = tiles.collisions()["sharing"]
@@ -111,7 +106,7 @@ def train(
         console.print("run {run}: agent {agent} stopped at step {step}: {environment}".format(**report))
         console.print(report["why"])
     console.print(f"wrote {result}")
-    if not isinstance(fleet, Fleet):
+    if "episodes" in history.data:
         from fedsarsa.experiments import learning_curves, plots
 
         title = f"{config.stem}: {len(fleet)} agents, {history.data.sizes['run']} runs"
@@ -201,9 +196,7 @@ def reproduce(
         console.print("interrupted; the same command goes on from here")
         raise typer.Exit(130) from None
     if outcome.claims:
-        table = Table(title="Claims of the paper", title_justify="left")
-        for name in ("claim", "measured", "verdict"):
-            table.add_column(name)
+        table = Table("claim", "measured", "verdict", title="Claims of the paper", title_justify="left")
         for claim in outcome.claims:
             table.add_row(claim.claim, str(claim.measured), claim.verdict)
         console.print(table)
@@ -218,7 +211,7 @@ def show_theory(config: Config) -> None:
     from fedsarsa.experiments import theory_report
 
     settings = configs.load(config)
-    fleet, algo = settings.fleet.build(config.parent), settings.algorithm.build(config.parent)
+    fleet, algo = settings.build(config.parent)
     theory_report.show(console, configs.finite(fleet), algo, settings.training.steps)
 
 
@@ -235,20 +228,14 @@ def plan(
     from fedsarsa.experiments import config as configs
     from fedsarsa.theory.planning import PERIODS
 
-    settings = configs.load(config)
-    fleet = settings.fleet.build(config.parent)
-    finite = configs.finite(fleet)
-    answer = theory.plan(
-        finite, settings.algorithm.build(config.parent), target, periods=sync_every or PERIODS
-    )
+    fleet, algo = configs.load(config).build(config.parent)
+    answer = theory.plan(configs.finite(fleet), algo, target, periods=sync_every or PERIODS)
     console.print(str(answer))
 
 
 @app.command()
 def engines() -> None:
     """List the engines: what they train, and why one does not work here."""
-    from rich.table import Table
-
     from fedsarsa.engines import ENGINES
 
     table = Table("engine", "trains", "what it is", "here")

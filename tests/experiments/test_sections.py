@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import fedsarsa as fs
-from fedsarsa.experiments import config, grid
+from fedsarsa.experiments import config, fleet_sections, grid
 from fedsarsa.experiments.algorithm_sections import ACTIONS, FEATURES, POLICIES, SERVERS, STEP_SIZES
 from fedsarsa.experiments.section import DerivedSection, keys_of, sections
 from fedsarsa.federation import servers
@@ -33,11 +33,11 @@ KINDS = [(registry, kind) for registry, kinds in REGISTRIES for kind in kinds]
 # Arguments that TOML writes under another name, or that are no setting.
 FILES = {(fs.TabularFeatures, "table"): "file"}
 FLEETS = [
-    (fs.paper.fleet, config.PaperFleet, {}),
-    (control.fleet, config.ControlSection, {}),
-    (fs.GymFleet, config.GymSection, {"worlds": "id"}),
-    (fs.GymWorld.to_finite, config.GymTablesSection, {"self": "id"}),
-    (fs.FiniteMDP, config.FileFleet, {"transition": "path", "reward": "path", "initial": "path"}),
+    (fs.paper.fleet, fleet_sections.PaperFleet, {}),
+    (control.fleet, fleet_sections.ControlSection, {}),
+    (fs.GymFleet, fleet_sections.GymSection, {"worlds": "id"}),
+    (fs.GymWorld.to_finite, fleet_sections.GymTablesSection, {"self": "id"}),
+    (fs.FiniteMDP, fleet_sections.FileFleet, {"transition": "path", "reward": "path", "initial": "path"}),
 ]
 
 

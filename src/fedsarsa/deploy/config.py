@@ -14,7 +14,7 @@ from fedsarsa._checks import Floats
 from fedsarsa.algorithm import FedSARSA
 from fedsarsa.deploy.sections import DeployedFleet, Deployment, RemoteContinuousFleet, RemoteFleet, Server
 from fedsarsa.experiments import config as configs
-from fedsarsa.experiments.continuous import ControlSection, GymSection
+from fedsarsa.experiments.fleet_sections import ControlSection, GymSection
 from fedsarsa.federation import servers
 from fedsarsa.federation.problem import AnyFleet, Problem
 from fedsarsa.learning.continuous_features import BoxMap

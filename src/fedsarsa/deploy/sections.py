@@ -6,8 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from fedsarsa.experiments import config as configs
-from fedsarsa.experiments.config import FileFleet, PaperFleet
-from fedsarsa.experiments.continuous import ControlSection, GymSection
+from fedsarsa.experiments.fleet_sections import ControlSection, FileFleet, GymSection, PaperFleet
 from fedsarsa.experiments.section import Count, Section, unless_given
 from fedsarsa.federation import servers
 

@@ -1,117 +1,19 @@
 """Trainings described in TOML: every table below is a section of the file, every field a key."""
 
-import sys
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
-from zipfile import BadZipFile, ZipFile
+from typing import Annotated, Any, get_args
 
-import numpy as np
 from pydantic import AfterValidator, Field, ValidationError
 
 from fedsarsa import engines
 from fedsarsa._checks import nearest
 from fedsarsa.algorithm import FedSARSA
 from fedsarsa.experiments.algorithm_sections import SHAPES, Algorithm
-from fedsarsa.experiments.continuous import ControlSection, GymSection, GymTablesSection
-from fedsarsa.experiments.section import (
-    Count,
-    DerivedSection,
-    File,
-    PositiveCount,
-    Section,
-    Seed,
-    Steps,
-    keys_of,
-    unless_given,
-)
+from fedsarsa.experiments.fleet_sections import FleetSection, PaperFleet
+from fedsarsa.experiments.section import DerivedSection, PositiveCount, Section, Steps, keys_of
 from fedsarsa.federation.problem import AnyFleet
-from fedsarsa.worlds import paper
-from fedsarsa.worlds.finite import FiniteMDP
 from fedsarsa.worlds.fleet import Fleet
-from fedsarsa.worlds.kernels import ShiftKernel
-
-LARGE = 0.5  # GiB of worlds that take long to make
-
-LEVEL = Annotated[float, Field(ge=0, le=2)]
-LIMITS = {
-    "agents": PositiveCount,
-    "eps_p": LEVEL,
-    "eps_r": LEVEL,
-    "seed": Seed,
-    "scheme": Literal[paper.SCHEMES],
-    "states": Annotated[Count, Field(ge=2)],
-    "actions": PositiveCount,
-    "discount": Annotated[float, Field(ge=0, lt=1)],
-    "reward_cap": Annotated[float, Field(gt=0)],
-}
-
-
-@keys_of(paper.fleet, toml_types=LIMITS)
-class PaperFleet(DerivedSection):
-    """Worlds of the paper's simulations; see ``fedsarsa.paper.fleet``."""
-
-    kind: Literal["paper"] = "paper"
-
-    def build(self, folder: Path = Path()) -> Fleet:
-        """Make the fleet."""
-        size = 8 * self.agents * self.states**2 / 2**30
-        if size > LARGE:
-            print(f"fedsarsa: making {self.agents} worlds of {size:.1f} GiB together ...", file=sys.stderr)
-        return paper.fleet(**self.arguments(folder))
-
-
-class FileFleet(Section):
-    """Worlds of your own, from an .npz file beside the configuration.
-
-    It holds ``reward`` (N, S), (N, S, A) or (N, S, A, S) and either ``transition`` (N, A, S, S) or
-    ``P0`` (N, S, S) whose columns each of ``actions`` actions rotates; ``initial`` (N, S) if wanted.
-    """
-
-    kind: Literal["file"]
-    path: File
-    discount: float
-    actions: Count | None = None
-
-    def build(self, folder: Path) -> Fleet:
-        """The fleet."""
-        path = folder / self.path
-        try:
-            with ZipFile(path), np.load(path, allow_pickle=False) as file:
-                arrays = dict(file)
-        except (OSError, ValueError, EOFError, BadZipFile) as error:
-            raise ValueError(f"fleet.path: expected an .npz file of arrays, got: {error}") from None
-        known = {"reward", "transition", "P0", "initial"}
-        one_kernel = ("transition" in arrays) != ("P0" in arrays)
-        if "reward" not in arrays or not one_kernel or set(arrays) - known:
-            raise ValueError(
-                f"fleet.path: expected reward, either transition or P0, and maybe initial in {path.name}, "
-                f"got {', '.join(sorted(arrays)) or 'nothing'}"
-            )
-        if "P0" in arrays and self.actions is None:
-            raise ValueError("fleet.actions: expected the number of actions that rotate P0, got none")
-        agents = len(np.atleast_1d(arrays["reward"]))
-        for name, array in arrays.items():
-            if array.ndim < 2 or len(array) != agents:
-                raise ValueError(
-                    f"fleet.path: expected {name} with a first axis of {agents} agents, got {array.shape}"
-                )
-        return Fleet(self._world(arrays, agent) for agent in range(agents))
-
-    def _world(self, arrays: dict[str, Any], agent: int) -> FiniteMDP:
-        own = {name: array[agent] for name, array in arrays.items()}
-        try:
-            kernel = ShiftKernel(own["P0"], self.actions or 0) if "P0" in own else own["transition"]
-            return FiniteMDP(kernel, own["reward"], self.discount, own.get("initial"))
-        except (ValueError, TypeError) as error:
-            raise ValueError(f"fleet.path: agent {agent}: {error}") from None
-
-
-FleetSection = Annotated[
-    PaperFleet | FileFleet | ControlSection | GymSection | GymTablesSection,
-    Field(discriminator="kind"),
-    unless_given("paper"),
-]
 
 
 def check_engine(name: str) -> str:
@@ -138,6 +40,10 @@ class Config(Section):
     fleet: FleetSection = PaperFleet()
     algorithm: Algorithm = Algorithm()
     training: Training = Training.model_validate({})
+
+    def build(self, folder: Path) -> tuple[AnyFleet, FedSARSA]:
+        """Make the fleet and the algorithm; their files are in ``folder``."""
+        return self.fleet.build(folder), self.algorithm.build(folder)
 
     def __reduce__(self) -> Any:  # by content, as pickle cannot import sections that are made of a registry
         return type(self).model_validate, (self.model_dump(),)

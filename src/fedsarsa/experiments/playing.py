@@ -43,8 +43,7 @@ def play(
             f"{path}: expected a history that fedsarsa train wrote, got one without its configuration"
         )
     settings = configs.validate(tomllib.loads(text), str(path))
-    fleet = settings.fleet.build(path.parent)
-    algo = settings.algorithm.build(path.parent)
+    fleet, algo = settings.build(path.parent)
     problem = algo.problem(fleet, 1, 1, seed)
     if problem.finite:
         raise ValueError(f"{path}: expected control worlds or environments of Gymnasium, got {fleet!r}")

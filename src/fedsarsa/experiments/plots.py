@@ -1,9 +1,9 @@
 """Figures: error curves with confidence bands, readable in print and by colour-blind readers."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import xarray as xr
@@ -27,6 +27,9 @@ STEPS = "steps per agent, $t$"
 BAND: dict[str, Any] = {"color": "grey", "linewidth": 6, "alpha": 0.3}
 DOTS: dict[str, Any] = {"marker": "o", "markersize": 3}
 PREDICTED: dict[str, Any] = {"color": "black", "linewidth": 0.7, "linestyle": (0, (4, 2))}
+DOTTED: dict[str, Any] = {"color": "grey", "linestyle": ":"}
+
+T = TypeVar("T")
 
 
 def shades(count: int) -> list[tuple[float, ...]]:
@@ -35,6 +38,11 @@ def shades(count: int) -> list[tuple[float, ...]]:
     from matplotlib import colormaps
 
     return [tuple(shade) for shade in colormaps["viridis"](np.linspace(0.9, 0.0, count))]
+
+
+def coloured(values: Sequence[T]) -> dict[T, tuple[float, ...]]:
+    """A shade for every value, in their order."""
+    return dict(zip(values, shades(len(values)), strict=True))
 
 
 def panels(title: str, count: int, columns: int = 3, share_error: bool = True) -> tuple[Figure, list[Axes]]:
@@ -71,6 +79,30 @@ def band(axes: Axes, error: xr.DataArray, along: str, **style: Any) -> None:
     axes.fill_between(x, low, mean + margin, color=style["color"], alpha=0.25, linewidth=0)
 
 
+def curves(
+    axes: Axes,
+    title: str,
+    error: xr.DataArray,
+    colours: Mapping[Any, Any],
+    along: str = "agents",
+    predicted: xr.DataArray | None = None,
+    **style: Any,
+) -> None:
+    """Errors (along, run, t) over time as bands, one per colour, and what was predicted, (along, t)."""
+    for value, colour in colours.items():
+        band(axes, error.sel({along: value}), "t", color=colour, **style)
+    if predicted is not None:
+        axes.plot(predicted["t"], predicted.transpose("t", along), **PREDICTED)
+    decorate(axes, title)
+    axes.margins(x=0)
+
+
+def mark(axes: Axes, values: Sequence[float]) -> None:
+    """Ticks at these values and nowhere else."""
+    axes.set_xticks(values, [f"{value:g}" for value in values])
+    axes.minorticks_off()
+
+
 def decorate(axes: Axes, title: str = "") -> None:
     """Logarithmic error, a light grid, a small title."""
     axes.set_yscale("log")
@@ -101,10 +133,10 @@ def finish(axes: Sequence[Axes], x: str, y: str) -> None:
         place.set_ylabel(y, fontsize="small")
 
 
-def legend(figure: Figure, entries: Sequence[tuple[str, Any]], extra: Iterable[tuple[str, Any]] = ()) -> None:
+def legend(figure: Figure, colours: Mapping[str, Any], **styles: Mapping[str, Any]) -> None:
     """One legend for all panels, below them: coloured lines, then others with styles of their own."""
-    lines = [Line2D([], [], color=colour, linewidth=1.3, label=label) for label, colour in entries]
-    lines += [Line2D([], [], label=label, **style) for label, style in extra]
+    lines = [Line2D([], [], color=colour, linewidth=1.3, label=label) for label, colour in colours.items()]
+    lines += [Line2D([], [], label=label, **style) for label, style in styles.items()]
     needed = sum(LETTERS_OF_A_LINE + len(str(line.get_label())) for line in lines)
     rows = math.ceil(needed / (LETTERS_PER_INCH * figure.get_figwidth()))
     figure.legend(

@@ -9,7 +9,8 @@ import numpy as np
 from fedsarsa import theory
 from fedsarsa._checks import Floats
 from fedsarsa.algorithm import FedSARSA
-from fedsarsa.experiments.config import Config, FleetSection, PaperFleet, finite
+from fedsarsa.experiments.config import Config, finite
+from fedsarsa.experiments.fleet_sections import FleetSection, PaperFleet
 from fedsarsa.experiments.section import DerivedSection
 from fedsarsa.learning.policies import EpsilonGreedy, Greedy, improvement
 from fedsarsa.learning.step_sizes import LinearDecay
@@ -61,5 +62,4 @@ def _reference(
         return kept
     algo = FedSARSA(phi, gamma, DECAY)
     history = algo.train(Fleet([world]), LONG_RUN, runs=1, seed=SEED, threads=1, record_every=LONG_RUN)
-    long_run: Floats = history.averaged.values[0]
-    return long_run
+    return np.asarray(history.averaged.values[0])

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -38,13 +39,18 @@ def known(value: float) -> Estimate:
     return Estimate(value, value, value)
 
 
-def mean_and_margin(data: xr.DataArray, level: float = LEVEL) -> tuple[xr.DataArray, xr.DataArray]:
+def student(runs: ArrayLike) -> Any:
+    """Half-width of a confidence interval in standard errors of a mean over ``runs`` runs."""
+    return stats.t.ppf(0.5 + LEVEL / 2, np.asarray(runs) - 1)
+
+
+def mean_and_margin(data: xr.DataArray) -> tuple[xr.DataArray, xr.DataArray]:
     """Mean over ``run`` and the half-width of its Student confidence interval; NaN for a single run.
 
     Failed runs (NaN) are left out.
     """
     count = data.notnull().sum("run")
-    quantile = xr.apply_ufunc(lambda n: stats.t.ppf(0.5 + level / 2, n - 1), count.where(count > 1, math.nan))
+    quantile = xr.apply_ufunc(student, count.where(count > 1, math.nan))
     return data.mean("run"), quantile * data.std("run", ddof=1) / count**0.5
 
 
@@ -70,29 +76,27 @@ def ratio(top: xr.DataArray, bottom: xr.DataArray) -> Estimate:
     """
     one, two = float(top.mean("run")), float(bottom.mean("run"))
     deviations = top.values / one - bottom.values / two
-    spread = float(np.std(deviations, ddof=1)) / math.sqrt(len(deviations))
-    margin = float(stats.t.ppf(0.5 + LEVEL / 2, len(deviations) - 1)) * spread
+    margin = student(len(deviations)) * float(np.std(deviations, ddof=1)) / math.sqrt(len(deviations))
     return Estimate(one / two, one / two * math.exp(-margin), one / two * math.exp(margin))
 
 
 def log_slope(x: ArrayLike, y: xr.DataArray) -> Estimate:
     """Slope of log mean-over-runs of ``y`` (point, run) against log ``x`` (point,)."""
-    return slope(np.log(np.asarray(x, dtype=float)), y)
+    return log_slopes([x], y)[0]
 
 
 def slope(x: ArrayLike, y: xr.DataArray) -> Estimate:
     """Slope of log mean-over-runs of ``y`` (point, run) against ``x`` (point,): an exponential's rate."""
-    values = y.transpose("run", ...).values
-
-    def fitted(runs: Floats) -> float:
-        return float(np.polyfit(np.asarray(x, dtype=float), np.log(runs.mean(axis=0)), 1)[0])
-
-    return jackknife(fitted, values)
+    return _slopes(np.atleast_2d(np.asarray(x, dtype=float)), y)[0]
 
 
 def log_slopes(x: Sequence[ArrayLike], y: xr.DataArray) -> list[Estimate]:
     """Exponents of several factors: log mean-over-runs of ``y`` (point, run) against the logs of ``x``."""
-    factors = np.log(np.asarray(x, dtype=float))
+    return _slopes(np.log(np.asarray(x, dtype=float)), y)
+
+
+def _slopes(factors: Floats, y: xr.DataArray) -> list[Estimate]:
+    """Slopes of log mean-over-runs of ``y`` (point, run) against every one of ``factors`` (k, point)."""
     design = np.vstack([factors, np.ones(factors.shape[1])]).T
     values = y.transpose("run", ...).values
 
@@ -132,5 +136,5 @@ def jackknife(statistic: Callable[[Floats], float], values: Floats) -> Estimate:
     runs = len(values)
     parts = np.array([statistic(np.delete(values, run, axis=0)) for run in range(runs)])
     error = math.sqrt((runs - 1) / runs * ((parts - parts.mean()) ** 2).sum())
-    value, margin = statistic(values), float(stats.t.ppf(0.5 + LEVEL / 2, runs - 1)) * error
+    value, margin = statistic(values), student(runs) * error
     return Estimate(value, value - margin, value + margin)

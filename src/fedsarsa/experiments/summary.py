@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import xarray as xr
-from rich.table import Table
+from rich.table import Column, Table
 
 from fedsarsa import _files
 from fedsarsa.experiments.grid import Cell, label
@@ -71,9 +71,8 @@ def rows(sweep: Sweep, outcomes: Sequence[xr.DataArray]) -> list[list[str]]:
 def table(rows: Sequence[Sequence[str]]) -> Table:
     """The rows as a table for the terminal."""
     names, *content = rows
-    result = Table(caption="\n".join(meaning for name, meaning in MEANING.items() if name in names))
-    for name in names:
-        result.add_column(name, justify="right")
+    caption = "\n".join(meaning for name, meaning in MEANING.items() if name in names)
+    result = Table(*(Column(name, justify="right") for name in names), caption=caption)
     for row in content:
         result.add_row(*row)
     return result

@@ -5,7 +5,7 @@ import warnings
 
 import numpy as np
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from fedsarsa import theory
 from fedsarsa._checks import Floats
@@ -75,9 +75,7 @@ def show(console: Console, fleet: Fleet, algo: FedSARSA, steps: int) -> None:
 
 def assumptions_table(constants: Constants) -> Table:
     """Which conditions of the theory hold, and by how much."""
-    table = Table(title="What the theory asks", title_justify="left")
-    for name in ("condition", "value", "limit", "holds", "room"):
-        table.add_column(name, justify="left" if name == "condition" else "right")
+    table = _table("What the theory asks", "condition", *map(_right, ("value", "limit", "holds", "room")))
     for condition in constants.conditions:
         holds = ("yes" if condition.holds else "no") if condition.needed else "(not needed)"
         table.add_row(
@@ -92,10 +90,7 @@ def assumptions_table(constants: Constants) -> Table:
 
 def constants_table(constants: Constants) -> Table:
     """The paper's constants by their letters."""
-    table = Table(title="Constants of the paper", title_justify="left")
-    table.add_column("constant")
-    table.add_column("value", justify="right")
-    table.add_column("meaning")
+    table = _table("Constants of the paper", "constant", _right("value"), "meaning")
     values = constants.scalars()
     for letter, meaning in LETTERS.items():
         table.add_row(letter, _number(values[letter]), meaning)
@@ -104,11 +99,7 @@ def constants_table(constants: Constants) -> Table:
 
 def bounds_table(bounds: Bounds) -> Table:
     """Every bound beside the exact value, where there is one."""
-    table = Table(title="Bounds", title_justify="left")
-    table.add_column("inequality")
-    for name in ("exact", "bound", "applies"):
-        table.add_column(name, justify="right")
-    table.add_column("why")
+    table = _table("Bounds", "inequality", *map(_right, ("exact", "bound", "applies")), "why")
     for row in bounds:
         exact = "" if row.exact is None else _number(row.exact)
         table.add_row(row.name, exact, _number(row.bound), "yes" if row.applies else "no", row.reason)
@@ -117,16 +108,21 @@ def bounds_table(bounds: Bounds) -> Table:
 
 def prediction_table(prediction: Prediction) -> Table:
     """The error to expect along the training, and what it is made of."""
-    table = Table(title="Mean squared error to expect", title_justify="left")
-    for name in ("t", "mse", "transient", "bias", "variance"):
-        table.add_column(name, justify="right")
+    names = ("t", "mse", "transient", "bias", "variance")
+    table = _table("Mean squared error to expect", *map(_right, names))
     last = prediction.data.sizes["t"] - 1
     for place in sorted({round(share * last) for share in MOMENTS}):
-        at = prediction.data.isel(t=place)
-        parts = (float(at[name]) for name in ("mse", "transient", "variance"))
-        mse, transient, variance = (_number(part) for part in parts)
-        table.add_row(str(int(at["t"])), mse, transient, _number(prediction.bias), variance)
+        at = prediction.data.isel(t=place).assign(bias=prediction.bias)
+        table.add_row(str(int(at["t"])), *(_number(float(at[name])) for name in names[1:]))
     return table
+
+
+def _table(title: str, *columns: Column | str) -> Table:
+    return Table(*columns, title=title, title_justify="left")
+
+
+def _right(name: str) -> Column:
+    return Column(name, justify="right")
 
 
 def _vector(theta: Floats) -> str:

@@ -128,6 +128,9 @@ class Fleet(Sequence[FiniteMDP]):
             "discount": self.discount,
         }
 
+    def __str__(self) -> str:
+        return f"{len(self)} agents, measured eps_p = {self.eps_p:.4g}, eps_r = {self.eps_r:.4g}"
+
     def __repr__(self) -> str:
         return (
             f"Fleet(agents={len(self)}, distinct={len(self.worlds)}, states={self.states}, "

@@ -96,9 +96,9 @@ def test_figures_of_the_paper_show_the_data(name, data):
         node = data[panel.source]
         assert axes.get_title() == panel.title
         assert axes.get_yscale() == "log"
-        expected = [mean_and_margin(error)[0] for _, error in panel.curves(node["error"])]
+        expected = [mean_and_margin(error)[0] for error in node["error"].sel(panel.held)]
         if "predicted" in node:
-            expected += [curve for _, curve in panel.curves(node["predicted"])]
+            expected += list(node["predicted"].sel(panel.held))
         assert len(axes.lines) == len(expected) >= 3
         for line, curve in zip(axes.lines, expected, strict=True):
             np.testing.assert_array_equal(line.get_xdata(), curve["t"])

@@ -69,8 +69,11 @@ def compute(
             coming[name] = Predictions(pool, stack.enter_context(kept), shown, grids[name].folder)
         report = stack.enter_context(sweep_bar(*sweeps.values()))
         measured = {name: sweep.run(work, _measure, report=report) for name, work in sweeps.items()}
-        for name, work in sweeps.items():
-            found[name] = _dataset(work.grid, measured[name], coming.get(name))
+        for name, results in measured.items():
+            found[name] = sweep.arrange(grids[name], results)
+            if name in coming:
+                predicted = coming[name].beside([one["error"] for one in results])
+                found[name] = found[name].merge(sweep.arrange(grids[name], predicted))
     if "agents" in derived:
         found["agents"] = every_agent(found["sarsa"], nominal, scale.team, seed).to_dataset(name="error")
     if derived - {"agents"}:
@@ -94,13 +97,6 @@ def _measure(cell: Cell, history: History) -> xr.Dataset:
     if "averaged" in history.data:
         measured["averaged"] = ((history.averaged - theta) ** 2).sum("d", skipna=False)
     return xr.Dataset(measured)
-
-
-def _dataset(grid: Grid, measured: list[xr.Dataset], coming: Predictions | None) -> xr.Dataset:
-    result = sweep.arrange(grid, measured)
-    if coming is None:
-        return result
-    return result.merge(sweep.arrange(grid, coming.beside([one["error"] for one in measured])))
 
 
 def every_agent(sarsa: xr.Dataset, reference: Floats, agents: int, seed: int) -> xr.DataArray:

@@ -10,7 +10,6 @@ from fedsarsa import theory
 from fedsarsa._checks import Floats
 from fedsarsa.algorithm import FedSARSA
 from fedsarsa.theory.mixing import LEAST_SIGMA
-from fedsarsa.theory.paper_constants import Constants
 from fedsarsa.worlds import paper
 
 
@@ -59,7 +58,8 @@ def exact(level: float, agents: int, seed: int) -> Exact:
     assert c.theta_each is not None
     assert bounds.federated is not None
     assert drift.exact is not None
-    H = _least_scale(c, np.vstack([c.theta_star, c.theta_each]))
+    # The least H there is: G must bound the norms of the fixed points.
+    H = c.R + (1 + c.gamma) * float(np.linalg.norm(np.vstack([c.theta_star, c.theta_each]), axis=1).max())
     return Exact(
         level=level,
         own=np.asarray(c.theta_each[0]),
@@ -73,8 +73,3 @@ def exact(level: float, agents: int, seed: int) -> Exact:
         step=c.alpha_0,
         step_limit=c.w / (2120 * (2 * c.K + 8 + math.log(1 / c.w))),
     )
-
-
-def _least_scale(c: Constants, points: Floats) -> float:
-    """The least H there is: G must bound the norms of the fixed points (d,) in ``points``."""
-    return c.R + (1 + c.gamma) * float(np.linalg.norm(points, axis=1).max())

@@ -33,9 +33,10 @@ def drawings(scale: Scale) -> dict[str, Drawing]:
     """Every figure that ``scale`` trains for."""
     found = {}
     for name, figure in panels.figures(scale).items():
+        dashed = "" if name == "ql" else "; dashed: predicted before training"  # which needs a smooth policy
         found[name] = Drawing(
             title=f"{figure.title} ({figure.label})",
-            text=f"Mean over runs with 95% bands{_dashed(name)}. {figure.note}".strip(),
+            text=f"Mean over runs with 95% bands{dashed}. {figure.note}".strip(),
             needs=tuple(sorted({panel.source for panel in figure.panels})),
             draw=partial(draw_panels, figure),
             code=(panels.figures, draw_panels),
@@ -46,32 +47,20 @@ def drawings(scale: Scale) -> dict[str, Drawing]:
     return found
 
 
-def _dashed(name: str) -> str:
-    """What is said of predictions, which need a smooth policy."""
-    return "" if name == "ql" else "; dashed: predicted before training"
-
-
 def draw_panels(figure: FigureOfPaper, data: Mapping[str, xr.Dataset]) -> Figure:
     """All panels of a figure; each entry of ``data`` holds ``error`` and maybe ``predicted`` of a grid."""
     canvas, axes = plots.panels(f"{figure.title}  ({figure.label})", len(figure.panels))
-    along, source = figure.panels[0].along, figure.panels[0].source
-    values = data[source][along].values.tolist()
-    colours = dict(zip(values, plots.shades(len(values)), strict=True))
-    predicted = data[source].get("predicted")
+    along, node = figure.panels[0].along, data[figure.panels[0].source]
+    colours = plots.coloured(node[along].values.tolist())
     for panel, place in zip(figure.panels, axes, strict=True):
-        for value, error in panel.curves(data[source]["error"]):
-            plots.band(place, error, "t", color=colours[value])
-        if predicted is not None:
-            for _, curve in panel.curves(predicted):
-                place.plot(curve["t"], curve, **plots.PREDICTED)
-        plots.decorate(place, panel.title)
-        place.margins(x=0)
+        held = node.sel(panel.held)
+        plots.curves(place, panel.title, held["error"], colours, along, held.get("predicted"))
     plots.finish(axes, plots.STEPS, plots.ERROR)
-    extra = [(f"mean of {data[source].sizes['run']} runs", {"color": "grey"}), ("95% band", plots.BAND)]
-    if predicted is not None:
-        extra.append(("predicted", plots.PREDICTED))
-    entries = [(NAMES[along].format(value), colours[value]) for value in values]
-    plots.legend(canvas, entries, extra)
+    styles = {f"mean of {node.sizes['run']} runs": {"color": "grey"}, "95% band": plots.BAND}
+    if "predicted" in node:
+        styles["predicted"] = plots.PREDICTED
+    names = {NAMES[along].format(value): colour for value, colour in colours.items()}
+    plots.legend(canvas, names, **styles)
     return canvas
 
 

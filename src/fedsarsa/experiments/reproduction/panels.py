@@ -1,9 +1,6 @@
 """Which curves each figure of the paper shows: panels as views of the trained grids."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-
-import xarray as xr
+from dataclasses import dataclass, replace
 
 from fedsarsa.experiments.reproduction.settings import Scale
 
@@ -26,12 +23,6 @@ class Panel:
     source: str
     along: str
     held: dict[str, float | int]
-
-    def curves(self, data: xr.DataArray) -> Iterator[tuple[float | int, xr.DataArray]]:
-        """Every value on the axis and its curve in ``data``, an array over the grid."""
-        chosen = data.sel(self.held)
-        for value in chosen[self.along].values.tolist():
-            yield value, chosen.sel({self.along: value})
 
 
 @dataclass(frozen=True)
@@ -91,7 +82,10 @@ def figures(scale: Scale) -> dict[str, FigureOfPaper]:
             "its fixed point for agent 1. At level 2 other agents have negative rewards, and leave it.",
         ),
     }
-    return {name: _trained(figure, scale) for name, figure in found.items()}
+    for name, figure in found.items():
+        trained = (one for one in figure.panels if one.held.get("agents", scale.sizes[0]) in scale.sizes)
+        found[name] = replace(figure, panels=tuple(trained))
+    return found
 
 
 def _sizes(source: str, **held: float | int) -> Panel:
@@ -105,10 +99,3 @@ def _sizes(source: str, **held: float | int) -> Panel:
 def _levels(along: str, size: int, held: str, level: float) -> Panel:
     title = rf"$N = {size}$, $\epsilon_{held[-1]} = {level:g}$"
     return Panel(title, "sarsa", along, {"agents": size, held: level})
-
-
-def _trained(figure: FigureOfPaper, scale: Scale) -> FigureOfPaper:
-    panels = tuple(
-        panel for panel in figure.panels if panel.held.get("agents", scale.sizes[0]) in scale.sizes
-    )
-    return FigureOfPaper(figure.label, figure.title, panels, figure.note)
