@@ -20,10 +20,10 @@ from fedsarsa._checks import Floats
 CORRELATIONS = 1 - np.geomspace(1, 1e-6, 400)
 
 
-def mixture_weights(points: Floats, target: Floats, noise: Floats, cost: Floats | None = None) -> Floats:
+def mixture_weights(points: Floats, target: Floats, noise: Floats) -> Floats:
     """The weights (N,) of the mixture with the least error; none is negative, and they sum to one.
 
-    The error is |sum_j w_j points_j - target|^2 + sum_j noise_j w_j^2, and 2 sum_j cost_j w_j if given.
+    The error is |sum_j w_j points_j - target|^2 + sum_j noise_j w_j^2.
 
     Parameters
     ----------
@@ -32,9 +32,7 @@ def mixture_weights(points: Floats, target: Floats, noise: Floats, cost: Floats 
     target : (d,) array
         Where the mixture should be.
     noise : (N,) array
-        Mean squares of the noise of the agents' parameters, positive.
-    cost : (N,) array, optional
-        What a unit of weight costs besides.
+        Mean squares of the noise of the agents' parameters.
 
     Returns
     -------
@@ -47,15 +45,13 @@ def mixture_weights(points: Floats, target: Floats, noise: Floats, cost: Floats 
     >>> mixture_weights(np.array([[0.0], [3.0]]), np.array([0.0]), np.array([1.0, 1.0])).round(3)
     array([0.909, 0.091])
     """
+    # On the simplex the error is |A w|^2. Over all u >= 0, |A u|^2 + c (sum u - 1)^2 is least at a multiple
+    # of the best w, whatever c > 0.
     apart = np.linalg.qr((points - target).T, mode="r")  # the same squares, of at most N numbers each
-    spread = np.sqrt(noise)
-    own = np.diag(spread) if cost is None else np.diag(spread) + (cost / spread)[:, None]
-    # On the simplex the error is |A w|^2, up to a constant. Over all u >= 0, |A u|^2 + c (sum u - 1)^2 is
-    # least at a multiple of the best w, whatever c > 0.
-    square = np.concatenate([apart, own])
+    square = np.concatenate([apart, np.diag(np.sqrt(noise))])
     scale = np.sqrt(np.mean(np.sum(square**2, axis=0)))
-    row = np.ones((1, len(noise)))
-    multiple, _ = nnls(np.concatenate([square / scale, row]), np.append(np.zeros(len(square)), 1.0))
+    row = np.full((1, len(noise)), scale)
+    multiple, _ = nnls(np.concatenate([square, row]), np.append(np.zeros(len(square)), scale))
     weights: Floats = multiple / multiple.sum()
     return weights
 
@@ -103,19 +99,21 @@ def estimate(samples: Floats) -> Estimates:
 def estimated_weights(estimates: Estimates, most: float) -> Floats:
     """Every agent's weights (N, N) for a mixture near its own mean, from estimates of one run.
 
-    The distance |sum_j w_j mean_j - mean_i|^2 is too large in the mean, by s_j w_j^2 for the others and by
-    s_i (1 - w_i)^2, where s is the mean square error of ``mean``. That bias is removed but for a share: the
-    less is known, the more an agent listens to itself. An agent whose ``share`` exceeds ``most`` listens to
-    itself alone, and nobody else listens to it.
+    Estimated means are further apart than the true ones. If these scatter around a common centre with the
+    mean square A, the best guess of each is nearer to it by the factor A / (A + s), s being the mean square
+    error of the estimate (empirical Bayes, as James and Stein's). So agents that may well be alike are taken
+    for alike. An agent whose ``share`` exceeds ``most`` listens to itself alone, and nobody listens to it.
     """
     mean, noise, share = estimates
     weights = np.eye(len(mean))
     known = np.flatnonzero(share <= most)
-    removed = ((1 - share) * share * noise)[known]
-    left = noise[known] - removed
-    for place, agent in enumerate(known):
-        cost = np.zeros(len(known))
-        cost[place] = removed[place]  # (1 - w)^2 = 1 - 2 w + w^2
+    if len(known) < 2:
+        return weights
+    points, noise, error = mean[known], noise[known], (share * noise)[known]
+    centre = np.average(points, axis=0, weights=1 / error)
+    scatter = np.sum((points - centre) ** 2) / (len(known) - 1) - error.mean()
+    points = centre + (max(scatter, 0.0) / (max(scatter, 0.0) + error))[:, None] * (points - centre)
+    for agent, own in zip(known, points, strict=True):
         weights[agent] = 0.0
-        weights[agent, known] = mixture_weights(mean[known], mean[agent], left, cost)
+        weights[agent, known] = mixture_weights(points, own, noise)
     return weights
