@@ -51,9 +51,9 @@ def _flower(rounds: int) -> Iterator[Result]:
         with redirect_stdout(io.StringIO()):
             demo.run(rounds, home)
         lines = [line for line in ledger.read(home / "server") if line["round"] > 1]
-    own = statistics.median(line["strategy_seconds"] + line["bridge_seconds"] for line in lines)
+    own = statistics.median(line["server_seconds"] + line["bridge_seconds"] for line in lines)
     whole = statistics.median(line["seconds"] for line in lines)
-    what = "Flower, 3 agents: our part of a round (bridge, agent, strategy, polling)"
+    what = "Flower, 3 agents: our part of a round (bridge, agent, server, polling)"
     yield at_most(what, 1e3 * own, " ms", 50)
     yield Result("Flower, 3 agents: Flower's part of a round", f"{1e3 * (whole - own):,.0f} ms")
 

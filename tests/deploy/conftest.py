@@ -1,10 +1,12 @@
+import logging
+
 import pytest
 from flwr.supercore.task_identity import TaskIdentity
 
-from fedsarsa.deploy import config, exchange
+from fedsarsa.deploy import exchange, federation_config
 from fedsarsa.deploy.agent import Agent
 from fedsarsa.deploy.ledger import Ledger
-from fedsarsa.deploy.strategy import FedSarsaStrategy
+from fedsarsa.deploy.round_loop import RoundLoop
 from tests.deploy.deployments import short_home
 from tests.deploy.federations import CONFIG
 from tests.deploy.grids import NODES, FakeGrid
@@ -14,7 +16,7 @@ from tests.deploy.grids import NODES, FakeGrid
 def settings(tmp_path):
     path = tmp_path / "federation.toml"
     path.write_text(CONFIG)
-    return config.load(path)
+    return federation_config.load(path)
 
 
 @pytest.fixture
@@ -45,14 +47,30 @@ def grid(settings, homes):
 
 
 @pytest.fixture
-def server(settings, tmp_path, _quick):
+def server(settings, tmp_path, said, _quick):
     home = tmp_path / "server"
     home.mkdir(exist_ok=True)
-    said = []
 
     def make(changed=settings, keys=None):
-        made = FedSarsaStrategy(changed, Ledger(changed, home), said.append, keys)
-        made.said, made.home = said, home
+        made = RoundLoop(changed, Ledger(changed, home), keys)
+        made.said, made.home = said("server"), home
         return made
 
     return make
+
+
+@pytest.fixture
+def said(caplog):
+    """What a part of a deployment has logged, from now on: ``said("server")``."""
+    logger = logging.getLogger("fedsarsa.deploy")
+    heard = {}
+
+    class Handler(logging.Handler):
+        def emit(self, record):
+            heard.setdefault(record.name.rpartition(".")[2], []).append(record.getMessage())
+
+    handler = Handler()
+    logger.addHandler(handler)
+    caplog.set_level(logging.INFO, logger.name)
+    yield lambda part: heard.setdefault(part, [])
+    logger.removeHandler(handler)

@@ -19,7 +19,7 @@ from flwr.supercore.control import ControlHttpClient
 from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
 from flwr.supercore.runtime import RuntimeHttpClient
 
-from fedsarsa.deploy import config, files, keys, ledger
+from fedsarsa.deploy import federation_config, files, keys, ledger
 from fedsarsa.deploy.addresses import free_port
 from fedsarsa.deploy.processes import Processes
 
@@ -140,7 +140,7 @@ class Deployment:
         self.home, self.processes = home, Processes(home)
         self.path = home / "federation.toml"
         self.path.write_text(CONFIG.format(steps=20 * rounds, deadline=deadline))
-        self.settings = config.load(self.path)
+        self.settings = federation_config.load(self.path)
         self.server = files.private_directory(home / "server")
         self.homes = [files.private_directory(home / f"agent{i}") for i in range(3)]
         keys.make_server(self.server, ["localhost"])

@@ -1,5 +1,6 @@
 """An agent process whose every answer is wrong, each in another way: python -m tests.deploy.evil_agent."""
 
+import json
 import os
 import socket
 import sys
@@ -7,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from fedsarsa.deploy import config, wire
-from fedsarsa.deploy.agent import Agent, RefusalError
+from fedsarsa.deploy import federation_config, wire
+from fedsarsa.deploy.agent import Agent, reply
 
 
 def spoil(number, header, answer, last):
@@ -23,7 +24,7 @@ def spoil(number, header, answer, last):
 
 
 def main(path, number, home):
-    settings = config.load(Path(path))
+    settings = federation_config.load(Path(path))
     agent, said, last = Agent(settings, int(number), Path(home)), None, None
     os.umask(0o177)
     with socket.socket(socket.AF_UNIX) as listener:
@@ -33,18 +34,16 @@ def main(path, number, home):
         while True:
             connection, _ = listener.accept()
             with connection:
-                request, theta = wire.receive(connection)
-                header = {"agent": agent.number, "terms": agent.terms}
-                try:
-                    answer = agent.take_part(request, theta)
-                except RefusalError as refusal:
-                    wire.send(connection, header | {"refused": str(refusal)}, np.zeros(0))
+                header, theta = reply(agent, *wire.receive_request(connection))
+                if "refused" in header:
+                    wire.send(connection, json.dumps(header).encode(), theta)
                     continue
-                header |= {"round": agent.round, "federation": agent.federation}
+                answer = wire.unpacked(theta)
                 if said and said[0]["round"] != agent.round:
                     last = said  # what it said in an earlier round
                 said = header, answer
-                wire.send(connection, *spoil(agent.round, *said, last))
+                header, answer = spoil(agent.round, *said, last)
+                wire.send(connection, json.dumps(header).encode(), wire.packed(answer))
 
 
 if __name__ == "__main__":

@@ -1,10 +1,12 @@
 """A small federation for tests, and what it must compute."""
 
+import json
 import time
 
 import numpy as np
 
 from fedsarsa import engines
+from fedsarsa.deploy import wire
 from fedsarsa.engines.reference import local_step
 from fedsarsa.federation.servers.mean import average
 from fedsarsa.federation.servers.projection import project
@@ -39,6 +41,12 @@ def request(settings, number, **changes):
         "until": time.monotonic() + 60,
         "counted": {str(agent): number - 1 for agent in range(settings.agents)},
     } | changes
+
+
+def question(address, asked, theta, wait=20.0, work=15.0):
+    """The agent's answer over its socket."""
+    header, vector = wire.ask(address, json.dumps(asked).encode(), wire.packed(theta), wait, work)
+    return json.loads(header), wire.unpacked(vector)
 
 
 def reference(settings):

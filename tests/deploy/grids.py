@@ -11,11 +11,16 @@ from flwr.supercore.inflatable.inflatable_object import get_object_id
 from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
 
 from fedsarsa.deploy import agent as agents
-from fedsarsa.deploy import bridge, config, exchange, ledger
+from fedsarsa.deploy import bridge, federation_config, ledger, wire
 from fedsarsa.deploy.agent import Agent
 from tests.deploy.federations import CONFIG
 
 NODES = [101, 102, 103]
+
+
+def request_of(message):
+    """The question in a message."""
+    return json.loads(message.content.config_records["config"]["request"])
 
 
 class FakeGrid(Grid):
@@ -46,7 +51,7 @@ class FakeGrid(Grid):
             name = f"message {next(self.numbers)}"
             message.metadata.__dict__["_message_id"] = name
             self.ttls.append(message.metadata.ttl)
-            asked = json.loads(exchange.request(message))
+            asked = request_of(message)
             node = message.metadata.dst_node_id
             if node <= self.last:  # nodes are asked in their order: here begins another asking
                 self.before(asked["round"])
@@ -58,9 +63,10 @@ class FakeGrid(Grid):
             yield name
 
     def answer(self, node, message, asked):
-        theta = message.content.array_records["arrays"]["theta"].numpy()
-        header, answer = agents.reply(self.agents[node], asked | {"until": 1e18}, theta)
-        reply = bridge.reply(message, header | {"bridge_seconds": 0.001}, answer)
+        theta = message.content.array_records["arrays"]["theta"].data
+        header, answer = agents.reply(self.agents[node], json.dumps(asked).encode(), theta, 1e18)
+        told = {"reply": json.dumps(header).encode(), "seconds": 0.001}
+        reply = bridge.reply(message, told, answer)
         reply.metadata.__dict__["_src_node_id"] = node
         return reply
 
@@ -79,7 +85,7 @@ class FakeGrid(Grid):
 def changed(tmp_path, text, base=CONFIG):
     path = tmp_path / "changed.toml"
     path.write_text(base + text)
-    return config.load(path)
+    return federation_config.load(path)
 
 
 def robust(tmp_path, text, agents=7):
@@ -111,15 +117,17 @@ def assert_central(server, settings, expected):
 
 
 def theta_of(reply):
-    return reply.content.array_records["arrays"]["theta"].numpy()
+    return wire.unpacked(reply.content.array_records["arrays"]["theta"].data)
 
 
 def with_theta(reply, theta):
-    reply.content["arrays"] = ArrayRecord({"theta": Array(theta)})
+    theta = np.asarray(theta)
+    array = Array(str(theta.dtype), theta.shape, "fedsarsa", theta.tobytes())
+    reply.content["arrays"] = ArrayRecord({"theta": array})
     return reply
 
 
 def with_header(reply, **changes):
     config = reply.content.config_records["config"]
-    config["reply"] = json.dumps(json.loads(str(config["reply"])) | changes)
+    config["reply"] = json.dumps(json.loads(config["reply"]) | changes).encode()
     return reply

@@ -14,12 +14,12 @@ import time
 import numpy as np
 import pytest
 
-from fedsarsa.deploy import config, wire
-from fedsarsa.deploy.agent import Agent, RefusalError, _answer, serve
+from fedsarsa.deploy import federation_config, wire
+from fedsarsa.deploy.agent import Agent, RefusalError, answer, serve
 from fedsarsa.deploy.learner import Learner
 from fedsarsa.deploy.node import join
 from fedsarsa.federation.servers.mean import average
-from tests.deploy.federations import CONFIG, reference, request
+from tests.deploy.federations import CONFIG, question, reference, request
 from tests.deploy.grids import changed
 
 
@@ -79,9 +79,9 @@ def test_rounds_that_did_not_count_leave_no_trace(settings, homes, crash):
     np.testing.assert_equal(agent.learner.held, twin.learner.held)
 
 
-def test_a_state_that_was_lost_is_told(settings, homes):
-    said, theta = [], np.zeros(settings.dim)
-    agent = Agent(settings, 1, homes[1], said.append)
+def test_a_state_that_was_lost_is_told(settings, homes, said):
+    said, theta = said("agent"), np.zeros(settings.dim)
+    agent = Agent(settings, 1, homes[1])
     agent.take_part(request(settings, 1), theta)
     agent.take_part(request(settings, 2), theta)
     kept = (homes[1] / "agent.npz").read_bytes()
@@ -89,9 +89,9 @@ def test_a_state_that_was_lost_is_told(settings, homes):
     agent.take_part(request(settings, 4), theta)
     assert said == []
     (homes[1] / "agent.npz").write_bytes(kept)  # an old copy, then none
-    Agent(settings, 1, homes[1], said.append).take_part(request(settings, 5), theta)
+    Agent(settings, 1, homes[1]).take_part(request(settings, 5), theta)
     (homes[1] / "agent.npz").unlink()
-    Agent(settings, 1, homes[1], said.append).take_part(request(settings, 6), theta)
+    Agent(settings, 1, homes[1]).take_part(request(settings, 6), theta)
     lost = f"was counted, and is not in {homes[1] / 'agent.npz'}: it is lost here"
     assert said == [f"agent 1: round 4 {lost}", f"agent 1: round 5 {lost}"]
 
@@ -230,48 +230,42 @@ def test_an_agent_stops_computing_when_the_deadline_has_passed(settings, homes):
     )
 
 
-def test_an_agent_that_is_too_slow_says_so_while_somebody_listens(settings, homes, monkeypatch):
-    monkeypatch.setattr(wire, "TO_SAY_SO", 55.0)
-    monkeypatch.setattr(wire, "SHARE_TO_SAY_SO", 1.0)
-    theta, said, heard = np.zeros(settings.dim), [], []
-    settings.every = ENDLESS
-    listening, told = threading.Event(), threading.Event()
+def wait(condition):
+    until = time.monotonic() + 400
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.01)
 
-    def say(line):
-        said.append(line)
-        (told if listening.is_set() else listening).set()
+
+def test_an_agent_that_is_too_slow_says_so_while_somebody_listens(settings, homes, said):
+    theta, said, heard = np.zeros(settings.dim), said("agent"), []
+    settings.every = ENDLESS
 
     def ask():
-        assert listening.wait(400)
+        wait(lambda: len(said) == 1)
         try:
-            heard.append(
-                wire.ask(homes[0] / "agent.sock", endless(settings, 1) | {"patience": 60.0}, theta)[0]
-            )
-            assert told.wait(60)  # the agent answers first, then tells its owner
+            heard.append(question(homes[0] / "agent.sock", endless(settings, 1), theta, 60.0, 5.0)[0])
+            wait(lambda: len(said) == 2)  # the agent answers first, then tells its owner
         finally:
             os.kill(os.getpid(), signal.SIGTERM)
 
     before = signal.getsignal(signal.SIGTERM)
     threading.Thread(target=ask, daemon=True).start()
     try:
-        serve(settings, 0, homes[0], say)
+        serve(settings, 0, homes[0])
     finally:
         signal.signal(signal.SIGTERM, before)
     assert [header["refused"] for header in heard] == ["the round's deadline has passed"]
     assert said[1:] == ["agent 0: the round's deadline has passed", "agent 0 stops after round 0"]
 
 
-def test_sigterm_in_the_middle_of_a_round_stops_the_agent(settings, homes, monkeypatch):
-    theta, said = np.zeros(settings.dim), []
+def test_sigterm_in_the_middle_of_a_round_stops_the_agent(settings, homes, monkeypatch, said):
+    theta, said = np.zeros(settings.dim), said("agent")
     Agent(settings, 0, homes[0]).take_part(request(settings, 1), theta)
     kept = (homes[0] / "agent.npz").read_bytes()
     settings.every = ENDLESS
-    listening, sent, heard = threading.Event(), [], []
+    sent, heard = [], []
     advance = Learner.advance
-
-    def say(line):
-        said.append(line)
-        listening.set()
 
     def terminate():
         sent.append(time.monotonic())
@@ -280,14 +274,14 @@ def test_sigterm_in_the_middle_of_a_round_stops_the_agent(settings, homes, monke
     later = threading.Timer(0.3, terminate)
 
     def begin(*arguments):
-        if listening.is_set():  # not to warm up
+        if said:  # not to warm up
             later.start()
         return advance(*arguments)
 
     def ask():
-        assert listening.wait(400)
+        wait(lambda: said)
         try:
-            wire.ask(homes[0] / "agent.sock", endless(settings, 2) | {"patience": 300.0}, theta)
+            question(homes[0] / "agent.sock", endless(settings, 2), theta, 300.0, 300.0)
         except (OSError, wire.BrokenMessageError) as error:
             heard.append(str(error))
 
@@ -296,7 +290,7 @@ def test_sigterm_in_the_middle_of_a_round_stops_the_agent(settings, homes, monke
     before = signal.getsignal(signal.SIGTERM)
     asking.start()
     try:
-        serve(settings, 0, homes[0], say)
+        serve(settings, 0, homes[0])
         assert time.monotonic() - sent[0] < 60.0
     finally:
         later.cancel()
@@ -312,23 +306,19 @@ def test_messages_survive_the_wire_and_nonsense_does_not():
     vector = np.array([0.1, -np.inf, 3e300])
     here, there = socket.socketpair()
     with here, there:
-        wire.send(here, {"round": 3}, vector)
+        wire.send(here, b'{"round": 3}', wire.packed(vector))
         header, received = wire.receive(there)
-        assert header == {"round": 3, "numbers": 3}
-        np.testing.assert_array_equal(received, vector)
-        with pytest.raises(wire.BrokenMessageError, match=r"header must have at most 65536 bytes, got 7\d+"):
-            wire.send(here, {"more": "x" * 70_000}, vector)
-        here.sendall(b"\xff\xff\xff\xff")
+        assert header == b'{"round": 3}'
+        np.testing.assert_array_equal(wire.unpacked(received), vector)
+        with pytest.raises(wire.BrokenMessageError, match=r"header must have at most 65536 bytes, got 70000"):
+            wire.send(here, b"x" * 70_000, b"")
+        here.sendall(b"\xff\xff\xff\xff\0\0\0\0")
         with pytest.raises(wire.BrokenMessageError, match="expected a header of at most"):
             wire.receive(there)
-    for nonsense in (
-        b"\0\0\x4e\x20" + b"[" * 20_000,
-        b"\0\0\0\2[]",
-        b"\0\0\0\2{}",
-        b'\0\0\0\x0e{"numbers":-1}',
-        b'\0\0\0\x0f{"numbers":"1"}',
-        b"\0",
-    ):
+        here.sendall(b"\0\0\0\0\xff\xff\xff\xff")
+        with pytest.raises(wire.BrokenMessageError, match="expected a header of at most"):
+            wire.receive(there)
+    for nonsense in (b"\0", b"\0\0\0\2\0\0\0\0[", b"\0\0\0\2\0\0\0\x08{}1234567"):
         here, there = socket.socketpair()
         with here, there:
             here.sendall(nonsense)
@@ -366,7 +356,7 @@ STRANGE = (
 
 def strange_message(rng, asked):
     """A request in which something is wrong, most of the time."""
-    kind = rng.integers(4)
+    kind, asked_until = rng.integers(4), asked.pop("until")
     if kind == 0:  # one or two fields
         for name in rng.choice(sorted(asked), size=rng.integers(1, 3)):
             asked[name] = STRANGE[rng.integers(len(STRANGE))]
@@ -382,20 +372,23 @@ def strange_message(rng, asked):
         text = bytes(spoilt)
     elif kind == 3:  # no end of nesting
         depth = int(rng.integers(1, 16_000))
-        text = b'{"numbers":' + rng.choice([b"[", b'{"a":']) * depth
-    return wire.LENGTH.pack(len(text)) + text + rng.bytes(8 * int(rng.integers(0, 9)))
+        text = b'{"round":' + rng.choice([b"[", b'{"a":']) * depth
+    until = wire.UNTIL.pack(rng.choice([np.nan, np.inf, -np.inf, 0.0, 1e18, asked_until]))
+    theta = rng.bytes(int(rng.choice([0, 7, 8, 40, 48, 56])))
+    claimed = len(theta) + int(rng.choice([0, 0, 0, 1, 1 << 29]))
+    return until + wire.LENGTHS.pack(len(text), claimed) + text + theta
 
 
-def test_whatever_arrives_the_agent_lives_on_and_says_nothing_that_a_terminal_obeys(settings, homes):
-    said, rng = [], np.random.default_rng(0)
-    agent, theta = Agent(settings, 0, homes[0], said.append), np.zeros(settings.dim)
+def test_whatever_arrives_the_agent_lives_on_and_says_nothing_that_a_terminal_obeys(settings, homes, said):
+    said, rng = said("agent"), np.random.default_rng(0)
+    agent, theta = Agent(settings, 0, homes[0]), np.zeros(settings.dim)
     for _ in range(3000):
-        asked = request(settings, agent.round + 1, numbers=int(rng.integers(0, 9)))
+        asked = request(settings, agent.round + 1)
         here, there = socket.socketpair()
         with here, there:
             here.sendall(strange_message(rng, asked))
             here.shutdown(socket.SHUT_WR)
-            _answer(agent, there, said.append)
+            answer(agent, there)
     assert len(said) >= 3000
     for line in said:
         assert line.encode().decode().isprintable(), line
@@ -409,9 +402,9 @@ def test_whatever_arrives_the_agent_lives_on_and_says_nothing_that_a_terminal_ob
 def test_directories_that_flower_cannot_be_told_are_refused(settings, short_path, sign):
     home = short_path / f"a{sign}b"
     with pytest.raises(ValueError, match="expected a path without quotes, backslashes and unprintable signs"):
-        serve(settings, 0, home, print)
+        serve(settings, 0, home)
     with pytest.raises(ValueError, match="expected a path without quotes, backslashes and unprintable signs"):
-        join("127.0.0.1:9", home, None, None, True, 0.2, print)
+        join("127.0.0.1:9", home, None, None, True, 0.2)
 
 
 @pytest.fixture
@@ -436,18 +429,18 @@ def test_the_process_answers_only_what_it_should(running, settings, homes, tmp_p
     theta = np.zeros(settings.dim)
     wanted = request(settings, 1)
     del wanted["until"]
-    header, answer = wire.ask(address, wanted | {"patience": 20.0}, theta)
+    header, answer = question(address, wanted, theta)
     np.testing.assert_array_equal(answer, Agent(settings, 2, homes[0]).take_part(request(settings, 1), theta))
     assert header["round"] == 1
     assert header["agent"] == 2
-    header, answer = wire.ask(address, wanted | {"patience": 20.0, "round": 0}, theta)
+    header, answer = question(address, wanted | {"round": 0}, theta)
     assert "round must be at least 1" in header["refused"]
     second = subprocess.run(running.args, capture_output=True, text=True)
     assert second.returncode == 2
     assert "another agent is running here" in second.stderr
     homes[2].chmod(0o755)
     with pytest.raises(PermissionError, match="expected a directory that only its owner"):
-        wire.ask(address, wanted | {"patience": 1.0}, theta)
+        question(address, wanted, theta)
     homes[2].chmod(0o700)
 
 
@@ -459,7 +452,7 @@ def test_an_agent_that_knows_its_own_world_alone(settings, homes, tmp_path):
         '[fleet]\nkind = "file"\npath = "world.npz"\ndiscount = 0.2\nactions = 6\n[server]\nagents = 3\n'
     )
     (tmp_path / "own.toml").write_text(CONFIG[:i] + section + CONFIG[j:])
-    own = config.load(tmp_path / "own.toml")
+    own = federation_config.load(tmp_path / "own.toml")
     assert own.terms == settings.terms
     theta = np.zeros(settings.dim)
     alone = Agent(own, 1, homes[0]).take_part(request(settings, 1), theta)

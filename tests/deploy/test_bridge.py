@@ -1,10 +1,9 @@
 """The bridge without an agent process at its other end."""
 
-import json
+import math
 import socket
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 
 from fedsarsa.deploy import bridge, ledger
@@ -33,7 +32,7 @@ def test_an_agent_that_cannot_be_reached_does_not_answer_and_refuses_nothing(
     def through_the_bridge(node, message, asked):
         if node != 102:
             return answer(node, message, asked)
-        message.content["config"]["request"] = json.dumps(asked | {"patience": 0.1})
+        message.content["config"]["wait"] = 0.1
         reply = bridge.train(message, SimpleNamespace(node_config={"agent": str(short_path / path)}))
         reply.metadata.__dict__["_src_node_id"] = node
         return reply
@@ -50,12 +49,17 @@ def test_an_agent_that_cannot_be_reached_does_not_answer_and_refuses_nothing(
 
 
 @pytest.mark.parametrize(
-    "request_",
-    ["[" * 20_000, "no JSON", "[]", '{"patience": NaN}', '{"patience": 1e400}', '{"patience": "\\ud800"}'],
+    "changes",
+    [
+        *({name: value} for name in ("wait", "work") for value in (math.nan, math.inf, -1.0, "\ud800", [])),
+        *({"request": value} for value in ("no bytes", [], 3.0, b"x" * 70_000)),
+        None,
+    ],
 )
-def test_requests_that_are_none_are_told(short_path, monkeypatch, request_):
-    monkeypatch.setattr(bridge, "reply", lambda message, header, answer: header)
-    arrays = {"arrays": {"theta": SimpleNamespace(numpy=lambda: np.zeros(3))}}
-    content = SimpleNamespace(config_records={"config": {"request": request_}}, array_records=arrays)
+def test_requests_that_are_none_are_told(short_path, monkeypatch, changes):
+    monkeypatch.setattr(bridge, "reply", lambda message, config: config)
+    arrays = {"arrays": {"theta": SimpleNamespace(data=bytes(24))}}
+    config = {} if changes is None else {"request": b"{}", "wait": 1.0, "work": 1.0} | changes
+    content = SimpleNamespace(config_records={"config": config}, array_records=arrays)
     context = SimpleNamespace(node_config={"agent": str(short_path / "agent.sock")})
     assert isinstance(bridge.train(SimpleNamespace(content=content), context)["unreachable"], str)

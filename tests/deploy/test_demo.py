@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from fedsarsa.deploy import config, demo, files, ledger
+from fedsarsa.deploy import demo, federation_config, files, ledger
 from fedsarsa.deploy.node import LEASE
 from fedsarsa.deploy.processes import Processes
 from tests.deploy.deployments import FEDSARSA, PATIENCE, Onlooker, left_running, run, short_home
@@ -36,7 +36,7 @@ def finished():
 
 def test_the_demo_computes_what_the_reference_engine_computes(finished):
     home, printed, _ = finished
-    settings = config.load(home / "federation.toml")
+    settings = federation_config.load(home / "federation.toml")
     seen = ledger.central(home / "server", settings.dim)
     np.testing.assert_allclose(seen, reference(settings), rtol=0, atol=1e-12)
     assert re.search(r"2 . 3 of 3", printed)
@@ -79,7 +79,7 @@ def test_the_demo_goes_on_from_what_is_there_and_stops_at_ctrl_c(finished):
         said = again.stdout.read()
         assert again.wait(PATIENCE) == 130, said
     assert left_running(home) == []
-    settings = config.load(home / "federation.toml")
+    settings = federation_config.load(home / "federation.toml")
     seen = ledger.central(home / "server", settings.dim)
     np.testing.assert_allclose(seen, reference(settings)[: len(seen)], rtol=0, atol=1e-12)
 
@@ -88,7 +88,7 @@ def test_the_demo_goes_on_from_what_is_there_and_stops_at_ctrl_c(finished):
 def test_a_round_of_many_agents_on_one_machine_may_take_longer(tmp_path, agents, deadline):
     path = tmp_path / "federation.toml"
     path.write_text(demo.configuration(agents, rounds=3))
-    settings = config.load(path)
+    settings = federation_config.load(path)
     assert (settings.agents, settings.rounds) == (agents, 3)
     assert (settings.server.at_least, settings.server.deadline) == (agents, deadline)
 

@@ -118,3 +118,16 @@ def test_the_arguments_of_tasks(name):
         f"the arguments of flwr-{name}",
         "tasks read their token from a file that nobody else can open (launcher, guards.superexec)",
     )
+
+
+def test_the_noise_and_the_clipping():
+    from flwr.supercore import differential_privacy as privacy
+
+    ask(
+        parameters(privacy.compute_clip_model_update) == {"param1", "param2", "clipping_norm"}
+        and parameters(privacy.compute_stdv) == {"noise_multiplier", "clipping_norm", "num_sampled_clients"}
+        and parameters(privacy.add_gaussian_noise_inplace) == {"input_arrays", "std_dev"}
+        and parameters(privacy.get_norm) == {"input_arrays"},
+        "flwr.supercore.differential_privacy",
+        "private means have Flower's clipping and noise (privacy.PrivateMean)",
+    )

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from fedsarsa.deploy import app, control, guards
+from fedsarsa.deploy import app, guards, superlink_api
 from tests.deploy.deployments import deaf_port
 
 SECRET = "0123456789abcdef"
@@ -57,7 +57,7 @@ def test_nodes_are_heard_from_anywhere():
 
 
 @pytest.mark.parametrize("begun", [False, True])
-def test_a_superlink_whose_database_is_locked_says_that_it_is_busy(capsys, begun):
+def test_a_superlink_whose_database_is_locked_says_that_it_is_busy(caplog, begun):
     from sqlalchemy.exc import OperationalError
 
     sent = []
@@ -77,7 +77,7 @@ def test_a_superlink_whose_database_is_locked_says_that_it_is_busy(capsys, begun
         return
     asyncio.run(asking)
     assert sent[0] == 503
-    assert "too busy for /v1/fleet/pull-messages" in capsys.readouterr().err
+    assert "too busy for /v1/fleet/pull-messages" in caplog.text
 
 
 def superlink(monkeypatch, tmp_path):
@@ -105,7 +105,7 @@ def superlink(monkeypatch, tmp_path):
     ],
 )
 def test_a_node_may_send_replies_of_its_own_to_the_server_alone(
-    monkeypatch, tmp_path, capsys, changes, passes
+    monkeypatch, tmp_path, caplog, changes, passes
 ):
     from flwr.proto.fleet_pb2 import PushMessagesRequest
     from flwr.proto.message_pb2 import Message, Metadata
@@ -127,7 +127,7 @@ def test_a_node_may_send_replies_of_its_own_to_the_server_alone(
     with pytest.raises(HTTPException, match="403: a node may send replies of its own to the server alone"):
         router.fleet_push_messages(request, None)
     assert pushed == []
-    assert "refused a message of node 7" in capsys.readouterr().err
+    assert "refused a message of node 7" in caplog.text
 
 
 def test_the_doors_are_outermost(monkeypatch, tmp_path):
@@ -211,7 +211,7 @@ def other_name(files):
         (None, "was sent one that is not fedsarsa's"),
     ],
 )
-def test_a_supernode_runs_no_other_app_and_tells_the_server(monkeypatch, capsys, change, words):
+def test_a_supernode_runs_no_other_app_and_tells_the_server(monkeypatch, caplog, change, words):
     from flwr.cli.build import build_fab_from_files
 
     bundle = b"PK nonsense"
@@ -223,7 +223,7 @@ def test_a_supernode_runs_no_other_app_and_tells_the_server(monkeypatch, capsys,
     assert stored is None
     pattern = f"its node runs the app of its own fedsarsa .* alone, and {words}"
     assert re.search(pattern, reply.error.reason), reply.error.reason
-    assert "refused to run an app" in capsys.readouterr().err
+    assert "refused to run an app" in caplog.text
 
 
 # ---- tokens are on no command line ----
@@ -314,7 +314,7 @@ class Link:
 
 def test_nodes_join_by_the_keys_that_are_there_now():
     link = Link()
-    orders = control.Orders(link)
+    orders = superlink_api.Orders(link)
     assert orders.admit({0: b"a", 1: b"b", 2: b"c"}) == {0: 1, 1: 2, 2: 3}
     assert orders.admit({0: b"a", 1: b"b", 2: b"c"}) == {0: 1, 1: 2, 2: 3}
     assert orders.admit({0: b"b", 1: b"a", 2: b"c"}) == {0: 2, 1: 1, 2: 3}  # two files were swapped
@@ -355,10 +355,10 @@ def answering(status):
 
 def test_orders_that_fail_are_one_sentence():
     silent = pytest.raises(RuntimeError, match=r"the SuperLink does not answer to ListNodes: .*refused")
-    with deaf_port() as deaf, control.orders(f"127.0.0.1:{deaf}", None, SECRET) as orders, silent:
+    with deaf_port() as deaf, superlink_api.orders(f"127.0.0.1:{deaf}", None, SECRET) as orders, silent:
         orders.admit({})
     refusing = pytest.raises(RuntimeError, match="the SuperLink refuses StartRun: 503 for some reason")
-    with answering(503) as port, control.orders(f"127.0.0.1:{port}", None, SECRET) as orders, refusing:
+    with answering(503) as port, superlink_api.orders(f"127.0.0.1:{port}", None, SECRET) as orders, refusing:
         orders.run(b"", {})
 
 

@@ -123,7 +123,7 @@ def test_an_address_that_the_certificate_is_not_for_is_found_before_anything_is_
     config.write_text(CONFIG)
     message = rf"address: expected one that .*server\.crt is for, got {host}: .* mismatch"
     with pytest.raises(ValueError, match=message):
-        server.serve(config, home, host, free_port(), False, print)
+        server.serve(config, home, host, free_port(), False)
     assert not (home / "link.db").exists()
 
 
@@ -175,7 +175,7 @@ def test_keys_that_cannot_be_used_are_named(home, tmp_path):
                 work()
 
     def join():
-        node.join("127.0.0.1:1", mine, None, None, False, 0.2, print)
+        node.join("127.0.0.1:1", mine, None, None, False, 0.2)
 
     unreadable = "private key in {} without a password, as fedsarsa deploy keys makes them$"
     other = "key made by fedsarsa deploy keys, got another kind$"
@@ -404,7 +404,7 @@ def test_a_port_in_use_is_found_before_anything_is_started(home, tmp_path):
     config = tmp_path / "federation.toml"
     config.write_text(CONFIG)
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(OSError, match="cannot listen on"):
-        server.serve(config, tmp_path / "new", "127.0.0.1", taken.getsockname()[1], True, print)
+        server.serve(config, tmp_path / "new", "127.0.0.1", taken.getsockname()[1], True)
     assert not (tmp_path / "new" / "link.db").exists()
 
 

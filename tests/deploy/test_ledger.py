@@ -24,14 +24,14 @@ from tests.deploy.grids import (
 def test_a_full_disk_at_checkpoint_time_leaves_the_last_checkpoint(settings, server, grid, monkeypatch):
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     made = server()
-    aggregate = made.aggregate_train
+    combine = made.combine
 
-    def fill(number, replies):
-        if number == 4:  # from now on, writing more than a little fails
+    def fill(attempt):
+        if attempt.examiner.number == 4:  # from now on, writing more than a little fails
             resource.setrlimit(resource.RLIMIT_FSIZE, (600, hard))
-        return aggregate(number, replies)
+        return combine(attempt)
 
-    monkeypatch.setattr(made, "aggregate_train", fill)
+    monkeypatch.setattr(made, "combine", fill)
     try:
         with pytest.raises(OSError, match=r"could not be written .* is intact"):
             made.train(grid)

@@ -129,7 +129,10 @@ def test_nohup_is_obeyed(tmp_path):
 
 
 def test_who_stops_listening_does_not_stop_the_work():
-    script = "from fedsarsa.deploy.commands import say\nfor _ in range(3): say('a line')\nraise SystemExit(7)"
+    script = "import logging\nfrom fedsarsa.deploy import logs\nlogs.configure(logs.Console())\n"
+    script += (
+        "for _ in range(3): logging.getLogger('fedsarsa.deploy.node').info('a line')\nraise SystemExit(7)"
+    )
     reader, writer = os.pipe()
     os.close(reader)
     try:

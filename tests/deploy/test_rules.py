@@ -8,7 +8,7 @@ import pytest
 from flwr.supercore.privacy_accounting import GaussianPrivacyEvent
 
 import fedsarsa as fs
-from fedsarsa.deploy import config, ledger, rules, strategy
+from fedsarsa.deploy import federation_config, ledger, privacy
 from fedsarsa.deploy.agent import Agent
 from tests.deploy.federations import CONFIG, reference
 from tests.deploy.grids import (
@@ -83,11 +83,11 @@ def test_options_of_the_step_are_deployed_in_finite_worlds(server, tmp_path, alo
     text = CONFIG.replace("[training]", OPTIONS)
     path = tmp_path / "options.toml"
     path.write_text(text)
-    settings = config.load(path)
+    settings = federation_config.load(path)
     grid = crowd(settings, tmp_path)
     if alone:
         for number, home in enumerate(sorted(tmp_path.glob("crowd*"))):
-            own = config.load(path)
+            own = federation_config.load(path)
             own.worlds = settings.world(number)
             grid.agents[200 + number] = Agent(own, number, home)
     made = server(settings)
@@ -100,7 +100,7 @@ def test_a_rule_of_the_algorithm_is_refused_in_a_deployment(tmp_path):
     path = tmp_path / "rule.toml"
     path.write_text(CONFIG.replace("weights = [0.2, 0.5, 0.3]\nradius = 8.0", 'server = { kind = "median" }'))
     with pytest.raises(ValueError, match=r"algorithm.server: expected none in a deployment"):
-        config.load(path)
+        federation_config.load(path)
 
 
 def test_privacy_is_spent_round_by_round_and_remembered(server, tmp_path):
@@ -145,17 +145,17 @@ def test_privacy_spent_on_a_round_that_was_never_finished_stays_spent(server, tm
     again = server(settings)
     assert again.standing.round == 3
     again.train(grid)
-    undisturbed = rules.private(settings)
+    undisturbed = privacy.PrivateMean(settings, {})
     event = GaussianPrivacyEvent(noise_multiplier=2.0, sample_size=3, population_size=3)
     for _ in range(11):  # ten rounds, and the one that was drawn twice
         undisturbed.accountant.compose(event)
-    assert list(ledger.read(made.home))[-1]["epsilon"] == pytest.approx(rules.spent(undisturbed)["epsilon"])
+    assert list(ledger.read(made.home))[-1]["epsilon"] == pytest.approx(undisturbed.spent["epsilon"])
 
 
 def test_at_the_limit_on_epsilon_nobody_is_asked(server, tmp_path):
     event, alone = (
         GaussianPrivacyEvent(2.0, 3, 3),
-        rules.private(robust(tmp_path, PRIVATE, agents=3)).accountant,
+        privacy.PrivateMean(robust(tmp_path, PRIVATE, agents=3), {}).accountant,
     )
     alone.compose(event, 3)
     limit = alone.get_privacy_spent().epsilon + 0.01
@@ -193,20 +193,37 @@ def test_an_agent_that_echoes_the_parameter_does_not_end_a_private_federation(se
 
 
 @pytest.mark.parametrize("start", [0.0, 1.0, -1.0, 1e-300, 1e100])
-def test_what_is_clipped_has_moved_by_as_little_as_can_be(start):
+def test_what_has_moved_too_far_is_brought_back(start):
     before = np.full(3, start)
-    for given in (before, before + np.array([0.0, 1e-200, 0.0])):
-        moved = rules.clippable(given, before)
-        assert 0 < np.linalg.norm(moved - before) <= max(4e-16 * abs(start), 1e-150)
-    far = before + (1.0 + abs(start))
-    assert rules.clippable(far, before) is far
+    for near in (before, before + np.array([0.0, 1e-200, 0.0]), before + (0.1 * abs(start) or 1e-3)):
+        clip = max(1.0, abs(start))
+        np.testing.assert_array_equal(privacy.clipped(near, before, clip), near)
+        far = before + np.array([3.0, 0.0, -4.0]) * clip
+        moved = privacy.clipped(far, before, clip) - before
+        np.testing.assert_allclose(moved, np.array([0.6, 0.0, -0.8]) * clip, rtol=1e-12)
+        assert far[0] == start + 3.0 * clip  # and what came in is as it was
 
 
-def test_private_rounds_wait_for_everybody_who_was_asked(server, tmp_path, monkeypatch):
-    monkeypatch.setattr(strategy, "PATIENCE", 1000)  # agents compile while they are asked
+def test_noise_is_that_of_the_number_who_were_asked(tmp_path):
+    settings = robust(tmp_path, PRIVATE, agents=3)
+    settings.algorithm = replace(settings.algorithm, radius=None)
+    made, before = privacy.PrivateMean(settings, {}), np.zeros(20_000)
+    np.random.seed(0)  # noqa: NPY002  # of the generator that Flower draws from
+    after = np.zeros((3, 20_000))
+    after[0, 0] = 9.0  # clipped to 0.5, a third of which is its part of the mean
+    noisy = made.combine(before, after)
+    # A standard deviation of clip * noise / 3 = 1/3: five standard errors of its estimate on either side.
+    assert np.std(noisy) == pytest.approx(1 / 3, abs=5 / 3 / np.sqrt(2 * 20_000))
+    assert noisy.mean() == pytest.approx(0.5 / 3 / 20_000, abs=5 / 3 / np.sqrt(20_000))
+    with pytest.raises(ValueError, match="after must hold 3 parameters, got 2"):
+        made.combine(before, after[:2])
+
+
+def test_private_rounds_wait_for_everybody_who_was_asked(server, tmp_path):
     settings = robust(
         tmp_path, "[server]\ndeadline = 0.02\nprivacy = { clip = 0.5, noise = 2.0 }\n", agents=3
     )
+    settings.deadline = replace(settings.deadline, most=1000)  # agents compile while they are asked
     grid = crowd(settings, tmp_path)
     asked = []
 
@@ -256,19 +273,20 @@ def test_rules_that_cannot_work(server, tmp_path, text, message):
         ('rule = "mean"\nfraction = 0.5\nprivacy = { clip = 0.5, noise = 2.0 }', 4),
     ],
 )
-def test_how_many_replies_a_rule_needs(server, tmp_path, monkeypatch, rule, fewest):
-    monkeypatch.setattr(strategy, "PATIENCE", 1000)  # agents compile while they are asked
+def test_how_many_replies_a_rule_needs(server, tmp_path, rule, fewest):
     settings = robust(tmp_path, f"[server]\ndeadline = 0.02\n{rule}\n")
+    usual = settings.deadline
+    settings.deadline = replace(usual, most=1000)  # agents compile while they are asked
     grid, made = crowd(settings, tmp_path), server(settings)
-    assert made._needed == fewest
+    assert settings.needed == fewest
     grid.silent = set(list(grid.agents)[fewest:])
-    made._next_round(grid)  # whom it asks may be drawn
+    made.next_round(grid)  # whom it asks may be drawn
     assert len(next(reversed(list(ledger.read(made.home))))["agents"]) == fewest
     grid.silent |= {next(iter(grid.agents))}
-    monkeypatch.setattr(strategy, "PATIENCE", 10)
+    settings.deadline = usual
     if fewest > 1:
         with pytest.raises(RuntimeError, match=rf"never counted: \d sound replies of \d, {fewest} needed"):
-            made._next_round(grid)
+            made.next_round(grid)
 
 
 @pytest.mark.parametrize(
@@ -276,7 +294,7 @@ def test_how_many_replies_a_rule_needs(server, tmp_path, monkeypatch, rule, fewe
     [(100, 0.07, 7), (100, 0.55, 55), (25, 0.28, 7), (3, 0.5, 2), (7, 1e-5, 1)],
 )
 def test_a_fraction_is_the_one_that_was_written(tmp_path, agents, fraction, size):
-    assert rules.sample_size(robust(tmp_path, f"[server]\nfraction = {fraction}\n", agents)) == size
+    assert robust(tmp_path, f"[server]\nfraction = {fraction}\n", agents).sample_size == size
 
 
 @pytest.mark.parametrize("trim", [0.1, 0.2, 0.25, 0.3, 0.4, 0.49])

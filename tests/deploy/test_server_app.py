@@ -1,14 +1,16 @@
 """The server app: how it ended is written down, and what it says can be followed."""
 
 import json
+import logging
+import re
 import resource
 from types import SimpleNamespace
 
 import httpx
 import pytest
 
-from fedsarsa.deploy import server, server_app
-from fedsarsa.deploy.strategy import FedSarsaStrategy
+from fedsarsa.deploy import logs, server, server_app
+from fedsarsa.deploy.round_loop import RoundLoop
 from tests.deploy.federations import CONFIG
 
 
@@ -36,7 +38,7 @@ def test_how_it_ended(context, tmp_path, monkeypatch, end, error):
         if end is not None:
             raise end
 
-    monkeypatch.setattr(FedSarsaStrategy, "train", train)
+    monkeypatch.setattr(RoundLoop, "train", train)
     if end is None:
         server_app.main(None, context)
     else:
@@ -52,20 +54,33 @@ def test_bad_configurations_are_told(context, tmp_path):
     assert "did you mean 'seed'" in json.loads((tmp_path / "outcome.json").read_text())["error"]
 
 
-def test_what_it_says_can_be_followed(tmp_path):
+def test_what_it_logs_can_be_followed(tmp_path):
     path = tmp_path / server_app.LOG
-    early = server_app.Log(tmp_path)
-    assert early.news() == []
-    path.write_text("one\n")
-    late = server_app.Log(tmp_path)
-    with path.open("a") as file:
-        file.write("two\nthr")
-    assert early.news() == ["one", "two"]
-    assert late.news() == ["two"]
-    with path.open("a") as file:
-        file.write("ee\n")
-    assert early.news() == late.news() == ["three"]
-    assert early.news() == []
+    with path.open("a+") as early:
+        assert logs.new_lines(early) == []
+        path.write_text("one\n")
+        with path.open("a+") as late:
+            with path.open("a") as file:
+                file.write("two\nthr")
+            assert logs.new_lines(early) == ["one", "two"]
+            assert logs.new_lines(late) == ["two"]
+            with path.open("a") as file:
+                file.write("ee\n")
+            assert logs.new_lines(early) == logs.new_lines(late) == ["three"]
+        assert logs.new_lines(early) == []
+
+
+def test_lines_have_time_level_and_part_and_nothing_that_a_terminal_obeys(context, tmp_path, monkeypatch):
+    def train(self, grid):
+        logging.getLogger("fedsarsa.deploy.server").warning("round %d: %s", 3, "\x1b[2J\n\u202e lost")
+
+    monkeypatch.setattr(RoundLoop, "train", train)
+    server_app.main(None, context)
+    server_app.main(None, context)
+    lines = (tmp_path / "server.log").read_text().splitlines()
+    assert len(lines) == 2  # the second has not doubled what the first set up
+    for line in lines:
+        assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d WARNING server: round 3: \?\[2J\?\? lost", line)
 
 
 @pytest.mark.parametrize(("code", "told"), [(-9, "code -9"), (1, "code 1: INFO: all is well")])
@@ -74,7 +89,7 @@ def test_parts_that_were_killed_said_nothing_about_it(tmp_path, code, told):
     processes = SimpleNamespace(started={"superlink": link}, last_words=lambda name: "INFO: all is well")
     orders = SimpleNamespace(run=lambda bundle, values: None)
     with pytest.raises(RuntimeError, match=f"^the SuperLink ended with {told}$"):
-        server._train(orders, {}, tmp_path, processes, print)
+        server._train(orders, {}, tmp_path, processes)
 
 
 def test_a_full_disk_is_told_as_such_whatever_it_was_that_died(tmp_path):
@@ -87,9 +102,9 @@ def test_a_full_disk_is_told_as_such_whatever_it_was_that_died(tmp_path):
 
     try:
         with pytest.raises(RuntimeError, match=r"nothing can be written \(File too large\); the last"):
-            server._train(SimpleNamespace(run=fill), {}, tmp_path, processes, print)
+            server._train(SimpleNamespace(run=fill), {}, tmp_path, processes)
         (tmp_path / "federation.toml").write_text(CONFIG)
         with pytest.raises(RuntimeError, match=r"home: nothing can be written \(File too large\)"):
-            server.serve(tmp_path / "federation.toml", tmp_path / "home", "127.0.0.1", 1, True, print)
+            server.serve(tmp_path / "federation.toml", tmp_path / "home", "127.0.0.1", 1, True)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

@@ -5,13 +5,14 @@ to it. What it knows is on disk after every round, so that a crash loses nothing
 """
 
 import fcntl
+import json
+import logging
 import math
 import os
 import signal
 import socket
 import struct
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +20,16 @@ import numpy as np
 
 from fedsarsa._checks import Floats
 from fedsarsa.deploy import files, wire
-from fedsarsa.deploy.config import Federation
+from fedsarsa.deploy.federation_config import Federation
 from fedsarsa.deploy.learner import Held, Learner, WorldError
+from fedsarsa.deploy.logs import plain
 from fedsarsa.federation.problem import MOST_STEPS
 
+log = logging.getLogger("fedsarsa.deploy.agent")
 KIND = "agent state"
 STATE, LOCK = "agent.npz", "agent.lock"
 BEFORE, AFTER = "before.", "after."  # the last round answered
 LONGEST_NAME = 64
-PATIENCE = 10.0  # seconds that a caller may take to say what it wants
 
 
 class RefusalError(ValueError):
@@ -35,7 +37,7 @@ class RefusalError(ValueError):
 
 
 class Agent:
-    """Agent ``number`` of a federation, with its state in ``home``; ``say`` tells its owner.
+    """Agent ``number`` of a federation, with its state in ``home``.
 
     Attributes
     ----------
@@ -47,11 +49,9 @@ class Agent:
         The round that counted this agent last, if that was none it knew of when it took that round; else 0.
     """
 
-    def __init__(
-        self, settings: Federation, number: int, home: Path, say: Callable[[str], None] = print
-    ) -> None:
-        self.terms, self.number, self.path, self.say = settings.terms, number, home / STATE, say
-        self.every = settings.every
+    def __init__(self, settings: Federation, number: int, home: Path) -> None:
+        self.terms, self.number, self.path = settings.terms, number, home / STATE
+        self.every, self.patience = settings.every, settings.deadline.request
         self.learner = Learner(settings, number)
         self.federation, self.round = "", 0
         self.asked = self.answer = np.zeros(self.learner.dim)
@@ -84,7 +84,7 @@ class Agent:
         lost = last if last > (0 if anew else self.round) else 0
         if lost:
             told = f"round {lost} was counted, and is not in {self.path}: it is lost here"
-            self.say(f"agent {self.number}: {told}")
+            log.warning("agent %d: %s", self.number, told)
         before = None if anew else after if last >= self.round else self.before
         try:
             if before is not None:
@@ -163,7 +163,7 @@ def _part(arrays: files.Arrays, when: str) -> Held:
     return {name.removeprefix(when): array for name, array in arrays.items() if name.startswith(when)}
 
 
-def serve(settings: Federation, number: int, home: Path, say: Callable[[str], None]) -> None:
+def serve(settings: Federation, number: int, home: Path) -> None:
     """Answer the bridge until SIGTERM or Ctrl-C."""
     home = files.private_directory(home)
     address = home / wire.SOCKET
@@ -175,7 +175,7 @@ def serve(settings: Federation, number: int, home: Path, say: Callable[[str], No
             raise ValueError(
                 f"{home}: another agent is running here; expected a directory of its own"
             ) from None
-        agent = Agent(settings, number, home, say)
+        agent = Agent(settings, number, home)
         agent.learner.warm()
         address.unlink(missing_ok=True)  # left by a process that was killed: the lock says it is gone
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
@@ -190,51 +190,63 @@ def serve(settings: Federation, number: int, home: Path, say: Callable[[str], No
             if agent.round and not agent.learner.can_be_saved:
                 done += ", with a new episode: environments cannot be saved"
             try:
-                say(f"agent {number} listens on {address}{done}")
+                log.info("agent %d listens on %s%s", number, address, done)
                 while True:
                     connection, _ = listener.accept()
                     with connection:
-                        _answer(agent, connection, say)
+                        answer(agent, connection)
             except KeyboardInterrupt:
-                say(f"agent {number} stops after round {agent.round}")
+                log.info("agent %d stops after round %d", number, agent.round)
             finally:
                 agent.learner.close()
                 address.unlink(missing_ok=True)
 
 
-def reply(agent: Agent, request: dict[str, Any], theta: Floats) -> tuple[dict[str, Any], Floats]:
+def reply(agent: Agent, request: bytes, theta: bytes, until: float) -> tuple[dict[str, Any], bytes]:
     """What the agent says to a request: the header of its reply, and its parameters unless it refuses."""
     header = {"agent": agent.number, "terms": agent.terms}
     try:
-        answer = agent.take_part(request, theta)
+        answer = agent.take_part(_read(request) | {"until": until}, _numbers(theta))
     except RefusalError as refusal:
-        header |= {
-            "refused": wire.plain(str(refusal)),
-            "federation": agent.federation,
-            "answered": agent.round,
-        }
-        return header, np.zeros(0)
-    return header | {"round": agent.round, "federation": agent.federation, "lost": agent.lost}, answer
+        refused = {"refused": plain(str(refusal)), "federation": agent.federation, "answered": agent.round}
+        return header | refused, b""
+    header |= {"round": agent.round, "federation": agent.federation, "lost": agent.lost}
+    return header, wire.packed(answer)
 
 
-def _answer(agent: Agent, connection: socket.socket, say: Callable[[str], None]) -> None:
-    """One request; whatever is wrong with it, the agent lives on."""
-    begun, said = time.perf_counter(), ""
+def _read(request: bytes) -> dict[str, Any]:
+    try:
+        read = json.loads(request)
+    except (ValueError, RecursionError):  # nesting may have no end
+        read = None
+    if not isinstance(read, dict):
+        raise RefusalError("the request must be an object in JSON, got something else")
+    return read
+
+
+def _numbers(theta: bytes) -> Floats:
+    try:
+        return wire.unpacked(theta)
+    except ValueError:
+        raise RefusalError(f"theta must be numbers of float64, got {len(theta)} bytes") from None
+
+
+def answer(agent: Agent, connection: socket.socket) -> None:
+    """Answer one request; whatever is wrong with it, the agent lives on."""
+    said = ""
     try:
         if _peer(connection) != os.getuid():
             raise wire.BrokenMessageError("expected a bridge of the same user")
-        connection.settimeout(PATIENCE)
-        request, theta = wire.receive(connection)
-        header, answer = reply(agent, request, theta)
-        said = header.get("refused") or f"round {agent.round}: {request['steps']} steps"
+        connection.settimeout(agent.patience)
+        header, theta = reply(agent, *wire.receive_request(connection))
+        said = header.get("refused") or f"round {agent.round}: {agent.every} steps"
         ended, gain = agent.learner.episodes
         if ended and "refused" not in header:
             said += f", {ended} episodes with a mean return of {gain:.6g}"
-        header["seconds"] = time.perf_counter() - begun
-        wire.send(connection, header, answer)
+        wire.send(connection, json.dumps(header).encode(), theta)
     except (OSError, wire.BrokenMessageError) as error:
         said = "; ".join([*([said] if said else []), f"no answer: {error}"])
-    say(f"agent {agent.number}: {wire.plain(said)}")
+    log.info("agent %d: %s", agent.number, plain(said))
 
 
 def _peer(connection: socket.socket) -> int:

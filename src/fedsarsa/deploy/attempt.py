@@ -1,7 +1,7 @@
 """The askings of a round: who was asked, what came back, and who is left out of it, and why."""
 
+import logging
 import time
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,6 +10,8 @@ from flwr.app import Message
 from fedsarsa.deploy.checks import Examiner, OddOneOutError, RejectedError, Reply
 from fedsarsa.deploy.roster import Roster
 
+log = logging.getLogger("fedsarsa.deploy.server")
+
 
 class Attempt:
     """One asking: the replies of the nodes ``asked``, as far as they have come.
@@ -17,7 +19,7 @@ class Attempt:
     Attributes
     ----------
     accepted : dict
-        The replies that passed every check, and their messages, by the agent's number and in that order.
+        The replies that passed every check, by the agent's number and in that order.
     rejected : dict
         Why others did not, by the name of their sender.
     strangers : dict
@@ -28,84 +30,60 @@ class Attempt:
         The nodes whose reply was accepted, and those without one of any kind.
     """
 
-    def __init__(
-        self, asked: list[int], examiner: Examiner, roster: Roster, say: Callable[[str], None]
-    ) -> None:
-        self.asked, self.examiner, self.roster, self.say = asked, examiner, roster, say
-        self.accepted: dict[int, tuple[Reply, Message]] = {}
+    def __init__(self, asked: list[int], examiner: Examiner, roster: Roster) -> None:
+        self.asked, self.examiner, self.roster = asked, examiner, roster
+        self.accepted: dict[int, Reply] = {}
         self.rejected: dict[str, str] = {}
         self.strangers: dict[str, str] = {}
         self.sound: set[int] = set()
         self.missing = set(asked)
-        self._verdicts: dict[Message, Reply | RejectedError] = {}
-        self._told: set[str] = set()
-
-    @property
-    def replies(self) -> list[Reply]:
-        """The accepted replies."""
-        return [reply for reply, _ in self.accepted.values()]
+        self._believed: dict[int, Reply] = {}
 
     @property
     def lost(self) -> dict[str, int]:
         """The counted rounds that agents no longer know, by the agents' names."""
-        return {f"agent {reply.number}": reply.lost for reply in self.replies if reply.lost}
+        return {f"agent {number}": reply.lost for number, reply in self.accepted.items() if reply.lost}
 
     def hear(self, message: Message) -> None:
-        """Say at once what is wrong with a reply; whose it is, is looked at with all others."""
+        """Check a reply, and say at once what is wrong with it; whose it is, `close` decides."""
         node = message.metadata.src_node_id
-        if node in self.asked and isinstance(verdict := self._verdict(message), RejectedError):
-            self._tell(self.roster.name(node), str(verdict))
+        if node not in self.asked:
+            return  # the SuperLink says that somebody is not there
+        self.missing.discard(node)
+        try:
+            self._believed[node] = self.examiner.examine(message)
+        except RejectedError as error:
+            self._leave_out(node, error)
 
-    def gather(self, replies: Iterable[Message]) -> None:
-        """Accept the replies that are sound, and say who is left out and who is missing."""
-        found = {}
-        for message in sorted(replies, key=lambda message: message.metadata.src_node_id):
-            node = message.metadata.src_node_id
-            if message.has_error() and node not in self.asked:
-                continue  # the SuperLink says that somebody is not there
-            self.missing.discard(node)
+    def close(self) -> None:
+        """Accept the replies of those who are who they say they are, and say who is missing."""
+        for node, reply in sorted(self._believed.items()):
             try:
-                verdict = self._verdict(message)
-                if isinstance(verdict, RejectedError):
-                    raise verdict
-                self.roster.enter(node, verdict.number, self.asked)
+                self.roster.enter(node, reply.number, self.asked)
             except RejectedError as error:
                 self._leave_out(node, error)
-                continue
-            self.sound.add(node)
-            found[verdict.number] = verdict, message
-        self.accepted = dict(sorted(found.items()))
-        for name, reason in self.rejected.items():
-            self._tell(name, reason)
+            else:
+                self.sound.add(node)
+                self.accepted[reply.number] = reply
+        self.accepted = dict(sorted(self.accepted.items()))
+        number = self.examiner.number
         for name, lost in self.lost.items():
-            self.say(
-                f"round {self.examiner.number}: {name} has lost round {lost}, which was counted: it went on "
-                "from an older state"
+            log.warning(
+                "round %d: %s has lost round %d, which was counted: it went on from an older state",
+                number,
+                name,
+                lost,
             )
         for node in sorted(self.missing):
-            self.say(f"round {self.examiner.number}: no reply from {self.roster.name(node)}")
-
-    def _verdict(self, message: Message) -> Reply | RejectedError:
-        """What the examiner makes of a reply, which it sees once."""
-        if message not in self._verdicts:
-            try:
-                self._verdicts[message] = self.examiner.examine(message)
-            except RejectedError as error:
-                self._verdicts[message] = error
-        return self._verdicts[message]
+            log.warning("round %d: no reply from %s", number, self.roster.name(node))
 
     def _leave_out(self, node: int, error: RejectedError) -> None:
         name = self.roster.name(node)
+        log.warning("round %d: left %s out: %s", self.examiner.number, name, error)
         self.rejected[name] = str(error)
         if isinstance(error, OddOneOutError):
             unknown = self.roster.agent(node) is None and error.says is not None
             self.strangers[f"agent {error.says}" if unknown else name] = f"{name}: {error}"
-
-    def _tell(self, name: str, reason: str) -> None:
-        """Say, once, who is left out."""
-        if name not in self._told:
-            self.say(f"round {self.examiner.number}: left {name} out: {reason}")
-        self._told.add(name)
 
 
 @dataclass
@@ -123,32 +101,36 @@ class Askings:
         See `Attempt`.
     asked, failed : set
         The nodes asked, and those that gave no sound reply when they were asked.
-    own, bridging : float
-        Seconds of the strategy's, and of the slowest agent of each asking.
-    waited : float
-        Seconds spent on replies and between askings.
+    begun : float
+        When the round before was ready to be written down.
+    waited, away : float
+        Seconds spent on replies and between askings, and on Flower's list of nodes.
+    unseen, bridging : float
+        Seconds for which replies lay unseen, and those of the slowest agent of each asking.
     """
 
+    begun: float
     count: int = 0
     left_out: dict[str, str | None] = field(default_factory=dict)
     earlier: dict[str, str] = field(default_factory=dict)
     strangers: dict[str, str] = field(default_factory=dict)
     asked: set[int] = field(default_factory=set)
     failed: set[int] = field(default_factory=set)
-    begun: float = field(default_factory=time.perf_counter)
     sent: int = 0
     received: int = 0
-    own: float = 0.0
-    bridging: float = 0.0
     waited: float = 0.0
+    away: float = 0.0
+    unseen: float = 0.0
+    bridging: float = 0.0
 
     def add(self, attempt: Attempt) -> None:
-        """Take in an asking whose replies were gathered."""
+        """Take in an asking that is closed."""
+        replies = attempt.accepted.values()
         self.count += 1
         self.asked |= set(attempt.asked)
         self.failed |= set(attempt.asked) - attempt.sound
-        self.received += sum(reply.bytes for reply in attempt.replies)
-        self.bridging += max((reply.seconds for reply in attempt.replies), default=0.0)
+        self.received += sum(reply.bytes for reply in replies)
+        self.bridging += max((reply.seconds for reply in replies), default=0.0)
         self.left_out |= attempt.rejected
         self.strangers |= attempt.strangers
         for node in attempt.missing:
@@ -161,7 +143,12 @@ class Askings:
                     self.earlier[name] = self.left_out.pop(known_as) or "no reply"
 
     def record(self) -> dict[str, Any]:
-        """What a round's line tells of them; ``seconds`` are all since the round was first asked."""
+        """What a round's line tells of them.
+
+        ``seconds`` are all since the round before was ready to be written down; ``server_seconds`` those of
+        them in which the server neither waited nor asked Flower.
+        """
+        seconds = time.perf_counter() - self.begun
         return {
             "askings": self.count,
             "asked": len(self.asked),
@@ -170,7 +157,7 @@ class Askings:
             "earlier": self.earlier,
             "bytes_sent": self.sent,
             "bytes_received": self.received,
-            "seconds": time.perf_counter() - self.begun,
-            "strategy_seconds": self.own,
+            "seconds": seconds,
+            "server_seconds": seconds - self.waited - self.away + self.unseen,
             "bridge_seconds": self.bridging,
         }

@@ -4,13 +4,10 @@ It may be started anew for every message, so it knows nothing and imports little
 two files travel.
 """
 
-import json
 import time
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from . import wire
@@ -22,24 +19,25 @@ app = ClientApp()
 def train(message: Message, context: Context) -> Message:
     """One round of the agent whose socket the SuperNode was started with (``agent="PATH"``)."""
     begun = time.perf_counter()
-    header: dict[str, Any]
     try:
-        request = json.loads(str(message.content.config_records["config"]["request"]))
-        theta = message.content.array_records["arrays"]["theta"].numpy()
-        header, answer = wire.ask(Path(str(context.node_config["agent"])), request, theta)
-    except (OSError, KeyError, ValueError, TypeError, OverflowError, RecursionError) as error:
-        header, answer = {"unreachable": str(error)}, np.zeros(0)
-    header["bridge_seconds"] = time.perf_counter() - begun
-    return reply(message, header, answer)
+        config = message.content.config_records["config"]
+        address = Path(str(context.node_config["agent"]))
+        theta = message.content.array_records["arrays"]["theta"].data
+        limits = {name: float(config[name]) for name in ("wait", "work")}  # type: ignore[arg-type]
+        header, answer = wire.ask(address, config["request"], theta, **limits)  # type: ignore[arg-type]
+    except (OSError, KeyError, ValueError, TypeError, OverflowError) as error:
+        return reply(message, {"unreachable": str(error)})
+    return reply(message, {"reply": header, "seconds": time.perf_counter() - begun}, answer)
 
 
-def reply(message: Message, header: dict[str, Any], answer: wire.Floats) -> Message:
-    """The reply that tells the server what the agent said."""
-    content = RecordDict(
-        {
-            "arrays": ArrayRecord({"theta": Array(answer)}),
-            "metrics": MetricRecord({"weight": 1.0}),
-            "config": ConfigRecord({"reply": json.dumps(header)}),
-        }
-    )
+def reply(message: Message, config: dict[str, str | bytes | float], answer: bytes = b"") -> Message:
+    """The reply that tells the server what the agent said, or that it said nothing."""
+    content = RecordDict({"config": ConfigRecord(config)})  # type: ignore[arg-type]
+    if answer:
+        content["arrays"] = parameters(answer)
     return Message(content, reply_to=message)
+
+
+def parameters(content: bytes) -> ArrayRecord:
+    """The bytes of a vector of float64 as Flower carries them."""
+    return ArrayRecord({"theta": Array("float64", (len(content) // 8,), "fedsarsa", content)})

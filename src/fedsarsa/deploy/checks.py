@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,8 +11,8 @@ from flwr.app import Message
 
 from fedsarsa._checks import Floats
 from fedsarsa.deploy import wire
-from fedsarsa.deploy.config import Federation
-from fedsarsa.deploy.wire import plain
+from fedsarsa.deploy.federation_config import Federation
+from fedsarsa.deploy.logs import plain
 from fedsarsa.learning.continuous_features import BoxMap
 from fedsarsa.learning.features import Aggregation, FeatureMap
 from fedsarsa.learning.step_sizes import ConstantStep, Schedule, schedules, step_sizes_at
@@ -96,7 +97,6 @@ def ceiling(
     return max(float(np.abs(theta).max()), reward_cap / (1 - discount))
 
 
-HEADER = 256  # bytes of a .npy file before its numbers
 KEEPS_NOBODY_OUT = 1e6  # times what honest parameters are like: a bound beyond is none
 
 
@@ -136,22 +136,13 @@ class Examiner:
         """The reply in a message, or the reason why it is none."""
         if message.has_error():
             raise RejectedError(plain(message.error.reason or "") or "Flower reports an error")
-        try:
-            text = str(message.content.config_records["config"]["reply"])
-            array = message.content.array_records["arrays"]["theta"]
-            if len(text) > wire.LONGEST_HEADER:
-                raise RejectedError(
-                    f"expected a header of at most {wire.LONGEST_HEADER} letters, got {len(text)}"
-                )
-            header = json.loads(text)
-        except (KeyError, ValueError, RecursionError) as error:  # nesting may have no end
-            if isinstance(error, RejectedError):
-                raise
-            raise RejectedError("the reply is not one of a fedsarsa bridge") from None
-        if not isinstance(header, dict):
+        config: Mapping[str, Any] = message.content.config_records.get("config", {})
+        if "unreachable" in config:
+            raise RejectedError(f"its agent process does not answer: {plain(str(config['unreachable']))}")
+        text, seconds = config.get("reply"), config.get("seconds")
+        if not isinstance(text, bytes):
             raise RejectedError("the reply is not one of a fedsarsa bridge")
-        if "unreachable" in header:
-            raise RejectedError(f"its agent process does not answer: {plain(str(header['unreachable']))}")
+        header = _read(text)
         if "refused" in header:
             self._terms(header)
             ours, answered = header.get("federation") == self.federation, header.get("answered")
@@ -171,12 +162,12 @@ class Examiner:
             raise RejectedError(
                 f"expected an agent below {self.settings.agents}, got {header.get('agent')!r:.20}"
             )
-        seconds, lost = header.get("bridge_seconds"), header.get("lost")
+        content, lost = self._content(message), header.get("lost")
         return Reply(
             number,
-            self._theta(array, number),
+            self._theta(content, number),
             seconds if isinstance(seconds, float) and 0 <= seconds < math.inf else 0.0,
-            len(array.data) + len(text),
+            len(content) + len(text),
             lost if type(lost) is int and 0 <= lost < self.number else 0,
         )
 
@@ -196,20 +187,22 @@ class Examiner:
                     f"its {name} is {given.get(name)!r:.200}, the server's {own!r}", self._number(header)
                 )
 
-    def _theta(self, array: Any, number: int) -> Floats:
+    def _content(self, message: Message) -> bytes:
+        """The bytes of the parameters, if they are as many as they should be."""
         dim = self.settings.dim
-        if len(array.data) > 8 * dim + HEADER:
-            raise RejectedError(f"expected {dim} numbers of float64, got {len(array.data)} bytes")
         try:
-            theta = array.numpy()
-        except Exception:  # a header may claim anything
-            theta = None
-        if not isinstance(theta, np.ndarray):  # it may be a whole archive
-            raise RejectedError("its parameters cannot be read")
-        if theta.dtype != np.float64 or theta.shape != (dim,):
-            raise RejectedError(
-                f"expected {dim} numbers of float64, got shape {theta.shape} of {theta.dtype}"
-            )
+            array = message.content.array_records["arrays"]["theta"]
+        except KeyError:
+            raise RejectedError("the reply holds no parameters") from None
+        if (array.dtype, array.shape) != ("float64", (dim,)):
+            given = plain(f"shape {array.shape} of {array.dtype}")[:100]
+            raise RejectedError(f"expected {dim} numbers of float64, got {given}")
+        if len(array.data) != 8 * dim:
+            raise RejectedError(f"expected {dim} numbers of float64, got {len(array.data)} bytes")
+        return array.data
+
+    def _theta(self, content: bytes, number: int) -> Floats:
+        theta = wire.unpacked(content)
         if not np.isfinite(theta).all():
             raise RejectedError("its parameters are not finite")
         own = number if len(self.bounds) > 1 else 0
@@ -218,7 +211,7 @@ class Examiner:
             moved = float(np.linalg.norm(theta - self.theta))
             longest = max(moved, float(np.linalg.norm(theta)))
         # A rule may take every parameter from another agent: no norm of what it makes overflows either.
-        if not math.isfinite(dim * longest * longest):
+        if not math.isfinite(len(theta) * longest * longest):
             raise RejectedError("its parameters are too large: the square of their norm overflows")
         if not moved <= bound * (1 + ROUNDING) + ROUNDING * float(np.linalg.norm(self.theta)):
             raise RejectedError(
@@ -229,4 +222,17 @@ class Examiner:
             raise RejectedError(
                 f"it has a parameter of {largest:.3g}; honest steps give at most {highest:.3g}"
             )
-        return np.asarray(theta, dtype=np.float64)
+        return theta
+
+
+def _read(text: bytes) -> dict[str, Any]:
+    """The header of an agent's reply."""
+    if len(text) > wire.LONGEST_HEADER:
+        raise RejectedError(f"expected a header of at most {wire.LONGEST_HEADER} bytes, got {len(text)}")
+    try:
+        header = json.loads(text)
+    except (ValueError, RecursionError):  # nesting may have no end
+        header = None
+    if not isinstance(header, dict):
+        raise RejectedError("the reply is not one of a fedsarsa agent")
+    return header

@@ -1,12 +1,13 @@
 """The commands ``fedsarsa agent`` and ``fedsarsa deploy ...``."""
 
 import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from fedsarsa.deploy import logs
 
 app = typer.Typer(
     help="Run a federation over real machines.", no_args_is_help=True, pretty_exceptions_enable=False
@@ -19,14 +20,6 @@ Home = Annotated[Path, typer.Option(help="Directory for keys and state, for its 
 Insecure = Annotated[bool, typer.Option("--insecure", help="No TLS, no node keys; on loopback alone.")]
 
 
-def say(line: str) -> None:
-    """Print at once: others wait for these lines. Where nobody does any more, the work goes on."""
-    try:
-        print(line, flush=True)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
 @app.command()
 def agent(
     config: Config,
@@ -35,9 +28,10 @@ def agent(
 ) -> None:
     """Hold the world and learner of one agent, and answer the SuperNode beside it."""
     from fedsarsa.deploy import agent as agents
-    from fedsarsa.deploy.config import load
+    from fedsarsa.deploy.federation_config import load
 
-    agents.serve(load(config), number, home, say)
+    logs.configure(logs.Console())
+    agents.serve(load(config), number, home)
 
 
 @keys.command("server")
@@ -57,8 +51,10 @@ def server_keys(
     home = files.private_directory(home)
     names = makers.make_server(home, host, days)
     (home / "nodes").mkdir(mode=0o700, exist_ok=True)
-    say(f"{home / 'server.crt'} is for {', '.join(names)}")
-    say(f"give {home / 'ca.crt'} to every node; keep their public keys as {home / 'nodes'}/0.pub, 1.pub, ...")
+    logs.put(f"{home / 'server.crt'} is for {', '.join(names)}")
+    logs.put(
+        f"give {home / 'ca.crt'} to every node; keep their public keys as {home / 'nodes'}/0.pub, 1.pub, ..."
+    )
 
 
 @keys.command("node")
@@ -69,7 +65,7 @@ def node_keys(home: Home) -> None:
     from fedsarsa.deploy import keys as makers
 
     public = makers.make_node(files.private_directory(home))
-    say(f"give {public} to the server, which keeps it as nodes/NUMBER.pub")
+    logs.put(f"give {public} to the server, which keeps it as nodes/NUMBER.pub")
 
 
 @app.command()
@@ -84,7 +80,7 @@ def server(
     from fedsarsa.deploy import addresses
     from fedsarsa.deploy import server as servers
 
-    _in_one_sentence(lambda: servers.serve(config, home, *addresses.parse(address), insecure, say))
+    _in_one_sentence(lambda: servers.serve(config, home, *addresses.parse(address), insecure))
 
 
 @app.command()
@@ -109,7 +105,7 @@ def node(
     _needs_flower()
     from fedsarsa.deploy import node as nodes
 
-    _in_one_sentence(lambda: nodes.join(superlink, home, agent, port, insecure, poll, say))
+    _in_one_sentence(lambda: nodes.join(superlink, home, agent, port, insecure, poll))
 
 
 @app.command()
@@ -145,6 +141,7 @@ def _needs_flower() -> None:
 
 def _in_one_sentence(work: Callable[[], None]) -> None:
     """Do the work; what goes wrong is said in a sentence, and Ctrl-C or SIGTERM is no error."""
+    logs.configure(logs.Console())
     os.environ["no_proxy"] = "*"  # the parts of a deployment call each other directly
     try:
         work()

@@ -13,11 +13,11 @@ from rich.console import Console
 from rich.live import Live
 
 from fedsarsa import theory
-from fedsarsa.deploy import addresses, config, files, keys, ledger, table
+from fedsarsa.deploy import addresses, federation_config, files, keys, ledger, logs, table
 from fedsarsa.deploy.node import LEASE
 from fedsarsa.deploy.processes import Processes
-from fedsarsa.deploy.server_app import Log
-from fedsarsa.worlds.fleet import Fleet
+from fedsarsa.deploy.server_app import LOG
+from fedsarsa.experiments import config as configs
 
 CONFIG = """\
 [fleet]
@@ -79,7 +79,7 @@ def _run(processes: Processes, home: Path, rounds: int, agents: int, console: Co
             f"rounds: expected at least the {found[0]['round']} that are done in {home}, got {rounds}"
         )
     path.write_text(configuration(agents, rounds))
-    settings = config.load(path)
+    settings = federation_config.load(path)
     if not (server / "ca.key").exists():
         keys.make_server(server, ["localhost"])
         (server / "nodes").mkdir(mode=0o700)
@@ -89,8 +89,9 @@ def _run(processes: Processes, home: Path, rounds: int, agents: int, console: Co
             keys.make_node(own)
         shutil.copy(own / "node.pub", server / "nodes" / f"{number}.pub")
         shutil.copy(server / "ca.crt", own)
-    assert isinstance(settings.worlds, Fleet)
-    target = theory.federated_point(settings.worlds, settings.algorithm.features, settings.algorithm.policy)
+    algo = settings.algorithm
+    assert settings.worlds is not None
+    target = theory.federated_point(configs.finite(settings.worlds), algo.features, algo.policy)
     address = f"127.0.0.1:{addresses.free_port()}"
     fedsarsa = ["-m", "fedsarsa"]
     count = settings.agents
@@ -112,14 +113,14 @@ def _run(processes: Processes, home: Path, rounds: int, agents: int, console: Co
         command += ["--poll", str(max(POLL, POLL_PER_AGENT * count))]
         parts.start(f"node{number}", command)
         time.sleep(PACE if count > MANY else 0.0)
-    log, news = Log(server), [""]
-    with _live(console) as live:
+    last = ""
+    with (server / LOG).open("a+") as news, _live(console) as live:
         while True:
             over = main.poll() is not None
             lines = ledger.read(server)
             errors = np.sum((ledger.central(server, settings.dim) - target) ** 2, axis=1)
-            news += log.news()
-            live.update(table.rounds(lines, settings.agents, errors, news[-1]))
+            last = (logs.new_lines(news) or [last])[-1]
+            live.update(table.rounds(lines, settings.agents, errors, last))
             if over:
                 break
             parts.check()

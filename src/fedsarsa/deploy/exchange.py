@@ -1,9 +1,10 @@
 """A round's messages on their way through Flower: out, and what comes back in time."""
 
+import logging
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import httpx
 from flwr.app import Error, Message
@@ -23,53 +24,31 @@ OVERLOADED = (
     "server.fraction help"
 )
 
+log = logging.getLogger("fedsarsa.deploy.server")
 T = TypeVar("T")
 
 
-class Replies(NamedTuple):
-    """What came back, and how long the last of it may have lain there unseen."""
+def exchange(grid: Grid, messages: list[Message], deadline: float, hear: Callable[[Message], None]) -> float:
+    """Send, and tell ``hear`` of every reply when it comes, until all are here or ``deadline`` has passed.
 
-    messages: list[Message]
-    unseen: float
-
-
-def exchange(
-    grid: Grid,
-    messages: list[Message],
-    deadline: float,
-    hear: Callable[[Message], None],
-    say: Callable[[str], None],
-) -> Replies:
-    """Send, and gather replies until all are here or ``deadline`` seconds have passed.
-
-    ``hear`` is told of every reply when it comes, ``say`` why the SuperLink does not do its part now: then
-    nothing is there, and the round will be asked again. Replies name the node that sent them as their
-    source, or the SuperLink, which tells by an error that a node is away.
+    Replies name the node that sent them as their source, or the SuperLink, which tells by an error that a
+    node is away. Where the SuperLink does not do its part now, nothing is there, and the round will be asked
+    again. Returned is for how many seconds the last reply may have lain there unseen.
     """
-    names = passing(lambda: _push(grid, messages), say) or []
-    pushed = zip(names, messages, strict=False)
-    waiting = {name: question for name, question in pushed if name}
-    begun = time.monotonic()
-    replies: list[Message] = []
-    pause, told = 0.0, False
-
-    def say_once(line: str) -> None:
-        nonlocal told
-        if not told:
-            say(line)
-        told = True
-
+    said: set[str] = set()
+    names = passing(lambda: _push(grid, messages), said) or []
+    waiting = {name: question for name, question in zip(names, messages, strict=False) if name}
+    begun, pause = time.monotonic(), 0.0
     while True:
         looked = time.monotonic()
         for name, question in list(waiting.items()):
-            reply = _reply(grid, name, question, say_once)
+            reply = _reply(grid, name, question, said)
             if reply is not None:
                 hear(reply)
-                replies.append(reply)
                 del waiting[name]
         waited, look = time.monotonic() - begun, time.monotonic() - looked
         if not waiting or waited >= deadline:
-            return Replies(replies, pause)
+            return pause
         pause = min(max(POLL, SHARE * waited), LONGEST_POLL) if look < LONGEST_POLL else BREATH * look
         time.sleep(pause)
 
@@ -94,8 +73,11 @@ def limit_uploads(seconds: float) -> None:
     )
 
 
-def passing(call: Callable[[], T], say: Callable[[str], None]) -> T | None:
-    """What a call of the SuperLink gives, or None where it cannot answer now: that passes, and is said."""
+def passing(call: Callable[[], T], said: set[str]) -> T | None:
+    """What a call of the SuperLink gives, or None where it cannot answer now, which passes.
+
+    Why it cannot is logged, unless it was ``said`` before.
+    """
     try:
         return call()
     except (httpx.TransportError, ObjectPushError) as error:  # the latter: frozen in the middle of a push
@@ -106,11 +88,13 @@ def passing(call: Callable[[], T], say: Callable[[str], None]) -> T | None:
         if error.response.status_code < 500:
             raise
         why = f"{error.response.status_code} {error.response.text[:100]}".strip()
-    say(f"the SuperLink does not answer, and is asked again: {why}; {OVERLOADED}")
+    if why not in said:
+        log.warning("the SuperLink does not answer, and is asked again: %s; %s", why, OVERLOADED)
+    said.add(why)
     return None
 
 
-def _reply(grid: Grid, name: str, question: Message, say: Callable[[str], None]) -> Message | None:
+def _reply(grid: Grid, name: str, question: Message, said: set[str]) -> Message | None:
     """The reply to one question, if it is there.
 
     Everything in a message, also whose it is and what it answers, is what its sender wrote. The SuperLink
@@ -119,7 +103,7 @@ def _reply(grid: Grid, name: str, question: Message, say: Callable[[str], None])
     questions have secret names is not needed, and not so: who knows a node's number can guess them.
     """
     try:
-        found = passing(lambda: list(grid.pull_messages([name])), say)
+        found = passing(lambda: list(grid.pull_messages([name])), said)
     except httpx.HTTPError:
         raise  # of the SuperLink, and no node's fault
     except Exception:  # a node's bytes went through Flower's readers, which may stumble over anything
@@ -135,8 +119,3 @@ def _reply(grid: Grid, name: str, question: Message, say: Callable[[str], None])
 def _error(question: Message, reason: str) -> Message:
     """What stands for a reply that is none: an error of the node that was asked."""
     return Message(Error(ErrorCode.UNKNOWN, reason), reply_to=question)
-
-
-def request(message: Message) -> str:
-    """The question in a message."""
-    return str(message.content.config_records["config"]["request"])

@@ -23,6 +23,7 @@ where every user of the machine can read it. So
 
 import hmac
 import ipaddress
+import logging
 import os
 import subprocess
 import sys
@@ -35,10 +36,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
+from fedsarsa.deploy import logs
+
+log = logging.getLogger("fedsarsa.deploy.flower")
 FLEET, RUNTIME = "/v1/fleet/", "/v1/runtime/"
 SECRET_FILE = "--superexec-auth-secret-file"  # Flower's option
 SECRET_HEADER = "x-fedsarsa-secret"
-DIED = "fedsarsa: a thread of the SuperNode died: "
+DIED = "a thread of the SuperNode died: "
 UPLOAD = 10.0  # seconds that a SuperNode waits for the parts of a question
 
 Scope = MutableMapping[str, Any]
@@ -79,7 +83,7 @@ class Doors:
         except (exc.OperationalError, exc.TimeoutError) as error:
             if begun:
                 raise
-            print(f"fedsarsa: too busy for {scope['path']}: {error.args[0]}", file=sys.stderr)
+            log.warning("too busy for %s: %s", scope["path"], error.args[0])
             body = b"the SuperLink's database is busy"
             await send({"type": "http.response.start", "status": 503, "headers": []})
             await send({"type": "http.response.body", "body": body})
@@ -120,7 +124,7 @@ def superlink() -> None:
         for metadata in (message.metadata for message in request.messages_list):
             way = (metadata.src_node_id, metadata.dst_node_id)
             if not metadata.reply_to_message_id or way != (node, SUPERLINK_NODE_ID):
-                print(f"fedsarsa: refused a message of node {node} that is no reply of its", file=sys.stderr)
+                log.warning("refused a message of node %d that is no reply of its", node)
                 raise HTTPException(403, "a node may send replies of its own to the server alone")
         return push(request=request, state=state)
 
@@ -196,7 +200,7 @@ def supernode() -> None:
             with remembering():
                 return pull(receive=noted, get_fab=only_ours, **rest)
         except NotOursError as error:
-            print(f"fedsarsa: refused to run an app: {error}", file=sys.stderr)
+            log.warning("refused to run an app: %s", error)
             message, _ = received[-1]
             reply = Message(Error(ErrorCode.INVALID_FAB, str(error)), reply_to=message)
             inside._insert_message(reply, rest["state"], rest["object_store"])
@@ -238,7 +242,7 @@ def _end_with_thread(died: threading.ExceptHookArgs) -> None:
 
 def _end(error: BaseException) -> NoReturn:
     """End the process at once: the thread of a web server, say, would keep it from ending for ever."""
-    print(DIED + f"{type(error).__name__}: {error}".splitlines()[0], file=sys.stderr, flush=True)
+    log.critical("%s%s", DIED, f"{type(error).__name__}: {error}".splitlines()[0])
     os._exit(1)
 
 
@@ -276,6 +280,7 @@ def superexec() -> None:
 
 def main() -> None:
     """Take the first argument for the part to run."""
+    logs.configure(logging.StreamHandler())
     part = sys.argv.pop(1)
     {"superlink": superlink, "supernode": supernode, "superexec": superexec}[part]()
 

@@ -1,8 +1,8 @@
 """One agent's world, learner and random stream, compiled once and kept from round to round."""
 
+import logging
 import math
 import time
-import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import fields, replace
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fedsarsa import engines
 from fedsarsa._checks import Floats
-from fedsarsa.deploy.config import Federation
+from fedsarsa.deploy.federation_config import Federation
 from fedsarsa.federation.problem import MOST_STEPS, Problem
 from fedsarsa.federation.servers import Mean
 from fedsarsa.federation.state import RUNNING, first_state
@@ -21,6 +21,7 @@ from fedsarsa.federation.training import adapted, span_length
 from fedsarsa.learning.step_sizes import schedules
 from fedsarsa.learning.targets import behaviours
 
+log = logging.getLogger("fedsarsa.deploy.agent")
 Held = dict[str, NDArray[Any]]
 
 
@@ -126,7 +127,7 @@ class Learner:
         except Exception:  # constructors are the user's own
             if self._engine.opened:
                 raise
-            traceback.print_exc()
+            log.exception("the environment cannot be made")
             raise WorldError("its environment cannot be made; the agent's own output says why") from None
 
     def _check_world(self) -> None:

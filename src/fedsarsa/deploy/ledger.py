@@ -13,7 +13,7 @@ import numpy as np
 from fedsarsa import _files
 from fedsarsa._checks import Floats
 from fedsarsa.deploy import files
-from fedsarsa.deploy.config import Federation
+from fedsarsa.deploy.federation_config import Federation
 
 KIND = "server checkpoint"
 CHECKPOINT, CENTRAL, ROUNDS = "checkpoint.npz", "central.f64", "rounds.jsonl"

@@ -1,14 +1,15 @@
 """An agent's link to the federation: a SuperNode that hands rounds to the agent process beside it."""
 
 import json
+import logging
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 from fedsarsa.deploy import addresses, files, keys, wire
 from fedsarsa.deploy.guards import DIED, SECRET_FILE
 from fedsarsa.deploy.processes import Processes, superexec
 
+log = logging.getLogger("fedsarsa.deploy.node")
 LEASE = "the lease of its last life, about a minute, has not run out"
 UNKNOWN = (
     "its key was taken back there, or its list of nodes (link.db) is a new one, and starting it again helps, "
@@ -29,7 +30,6 @@ def join(
     port: int | None,
     insecure: bool,
     poll: float,
-    say: Callable[[str], None],
 ) -> None:
     """Run a SuperNode, and a SuperExec that asks it for tasks every ``poll`` seconds, until one ends."""
     host, at = addresses.parse(superlink)
@@ -64,7 +64,7 @@ def join(
             ],
         )
         executor = processes.start("superexec", superexec(f"127.0.0.1:{port}", local / "ca.crt", secret))
-        say(f"SuperNode of {socket} joins {superlink}")
+        log.info("SuperNode of %s joins %s", socket, superlink)
         while node.poll() is None and executor.poll() is None:
             time.sleep(LOOK)
         if node.poll() is None:

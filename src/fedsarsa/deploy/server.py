@@ -2,19 +2,22 @@
 
 import fcntl
 import json
+import logging
 import os
 import secrets
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TextIO
 
-from fedsarsa.deploy import addresses, app, config, control, files, keys, ledger, rules
+from fedsarsa.deploy import addresses, app, federation_config, files, keys, ledger, logs, superlink_api
 from fedsarsa.deploy.guards import SECRET_FILE
 from fedsarsa.deploy.processes import Processes, superexec
-from fedsarsa.deploy.server_app import LOCK, OUTCOME, Log
+from fedsarsa.deploy.server_app import LOCK, LOG, OUTCOME
 
+log = logging.getLogger("fedsarsa.deploy.server")
 KEYS = "nodes.json"
 NAMES = {"superlink": "SuperLink", "superexec": "SuperExec"}
 ROOM = 1 << 16  # bytes that a directory must still take
@@ -23,17 +26,16 @@ TRIES = 5  # runs in a row that may die without finishing a round
 LOOK = 0.3  # seconds between two looks at a run
 FLOWER = 10.0  # seconds that a round may take on small machines, whatever the agents do
 
-Say = Callable[[str], None]
 
-
-def serve(path: Path, home: Path, host: str, port: int, insecure: bool, say: Say) -> None:
+def serve(path: Path, home: Path, host: str, port: int, insecure: bool) -> None:
     """Train the federation that the configuration at ``path`` describes, to its end."""
-    settings = config.load(path)
-    rules.check(settings)  # before anything is started
+    settings = federation_config.load(path)
+    settings.check_server()  # before anything is started
     if (deadline := settings.server.deadline) < FLOWER:
-        say(
-            f"server.deadline is {deadline:g} seconds: a round takes Flower 3 to {FLOWER:g} by itself, "
-            "so agents may be too late in every round"
+        log.warning(
+            "server.deadline is %g seconds: a round takes Flower 3 to %g by itself, so agents may be too "
+            "late in every round",
+            *(deadline, FLOWER),
         )
     home = files.private_directory(home)
     _check_room(home)
@@ -44,7 +46,7 @@ def serve(path: Path, home: Path, host: str, port: int, insecure: bool, say: Say
     if not insecure:
         keys.check_server(home)
         keys.check_address(home, here)
-        admitted = _read_nodes(home, settings, say)
+        admitted = _read_nodes(home, settings)
     addresses.check_free(host, port)
     address = addresses.written(here, port)
     authority = None if insecure else home / "ca.crt"
@@ -52,7 +54,7 @@ def serve(path: Path, home: Path, host: str, port: int, insecure: bool, say: Say
         secret = keys.new_secret(home)
         link = processes.start("superlink", _superlink(home, host, port, insecure, secret))
         _await_link(processes, link, here, port, authority)
-        with control.orders(address, authority, secret.read_text()) as orders:
+        with superlink_api.orders(address, authority, secret.read_text()) as orders:
             values = {"home": str(home), "config": str(path.absolute()), "keys": ""}
             if not insecure:
                 nodes = {number: {"node": node} for number, node in orders.admit(admitted).items()}
@@ -60,15 +62,17 @@ def serve(path: Path, home: Path, host: str, port: int, insecure: bool, say: Say
                 values["keys"] = str(home / KEYS)
             processes.start("superexec", superexec(address, authority, secret))
             # Not before: nodes that wait for this line must find their keys registered.
-            say(f"SuperLink listens on {addresses.written(host, port)}" + (", insecure" if insecure else ""))
-            _train(orders, values, home, processes, say)
-    say(f"all {settings.rounds} rounds are done")
+            log.info(
+                "SuperLink listens on %s%s", addresses.written(host, port), ", insecure" if insecure else ""
+            )
+            _train(orders, values, home, processes)
+    log.info("all %d rounds are done", settings.rounds)
 
 
-def _read_nodes(home: Path, settings: config.Federation, say: Say) -> dict[int, bytes]:
+def _read_nodes(home: Path, settings: federation_config.Federation) -> dict[int, bytes]:
     """The keys of the agents that may join, if they are enough for a round."""
     admitted = keys.read_nodes(home, settings.agents)
-    needed = rules.needed(settings)
+    needed = settings.needed
     missing = [f"{number}.pub" for number in range(settings.agents) if number not in admitted]
     if len(admitted) < needed:
         raise FileNotFoundError(
@@ -76,21 +80,22 @@ def _read_nodes(home: Path, settings: config.Federation, say: Say) -> dict[int, 
             f"got {len(admitted)}; there is no {', '.join(missing)}"
         )
     if missing:
-        say(f"{home / 'nodes'}: there is no {', '.join(missing)}; agents without a key cannot join")
+        log.warning(
+            "%s: there is no %s; agents without a key cannot join", home / "nodes", ", ".join(missing)
+        )
     return admitted
 
 
-def _train(
-    orders: control.Orders, values: Mapping[str, str], home: Path, processes: Processes, say: Say
-) -> None:
+def _train(orders: superlink_api.Orders, values: Mapping[str, str], home: Path, processes: Processes) -> None:
     """Submit the run, again when it dies, until its last round is done."""
     (home / OUTCOME).unlink(missing_ok=True)
-    done, tries, log = -1, 0, Log(home)
+    done, tries = -1, 0
     while tries < TRIES:
         _check_room(home)
         attempt = secrets.token_hex(8)
-        orders.run(app.bundle(), {**values, "attempt": attempt})
-        outcome = _watch(home, attempt, processes, log, say)
+        with (home / LOG).open("a+") as news:
+            orders.run(app.bundle(), {**values, "attempt": attempt})
+            outcome = _watch(home, attempt, processes, news)
         if outcome == "":
             return
         for name, part in processes.started.items():
@@ -104,7 +109,7 @@ def _train(
         rounds = _last_round(home)
         tries = 1 if rounds > done else tries + 1
         done = rounds
-        say(f"the server app died; going on after round {rounds}")
+        log.warning("the server app died; going on after round %d", rounds)
     raise RuntimeError(f"the server app died {TRIES} times without finishing a round; see {home / 'logs'}")
 
 
@@ -147,14 +152,14 @@ def _await_link(
         time.sleep(LOOK)
 
 
-def _watch(home: Path, attempt: str, processes: Processes, log: Log, say: Say) -> str | None:
-    """How the run ended: "" well, a sentence if it gave up, None if it died; what it says, ``say`` says."""
+def _watch(home: Path, attempt: str, processes: Processes, news: TextIO) -> str | None:
+    """How the run ended: "" well, a sentence if it gave up, None if it died; what it logs is printed."""
     begun, seen = time.monotonic(), False
     while all(part.poll() is None for part in processes.started.values()):
         running = is_running(home)
         seen = seen or running
-        for line in log.news():
-            say(line)
+        for line in logs.new_lines(news):
+            logs.put(line)
         outcome = home / OUTCOME
         if not running and outcome.exists():
             ended = json.loads(outcome.read_text())

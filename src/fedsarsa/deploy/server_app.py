@@ -1,7 +1,8 @@
-"""The Flower server app: runs the strategy in the directory that the run's configuration names."""
+"""The Flower server app: runs the rounds in the directory that the run's configuration names."""
 
 import fcntl
 import json
+import logging
 import os
 from pathlib import Path
 
@@ -9,9 +10,9 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
 from fedsarsa import _files
-from fedsarsa.deploy import config, exchange
+from fedsarsa.deploy import exchange, federation_config, logs
 from fedsarsa.deploy.ledger import Ledger
-from fedsarsa.deploy.strategy import BRIDGE_SHARE, FedSarsaStrategy
+from fedsarsa.deploy.round_loop import RoundLoop
 
 LOCK, OUTCOME, LOG = "server.lock", "outcome.json", "server.log"
 
@@ -24,22 +25,15 @@ def main(grid: Grid, context: Context) -> None:
     home = Path(str(context.run_config["home"]))
     # Null until training returned, then empty or a sentence: Flower may stop this process at any time.
     outcome: dict[str, str | None] = {"attempt": str(context.run_config["attempt"]), "error": None}
-    with (home / LOCK).open("w") as lock, (home / LOG).open("a") as log:
+    with (home / LOCK).open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # a server that was given up may still be on its way out
         lock.write(str(os.getpid()))
         lock.flush()
-
-        def say(line: str) -> None:
-            print(line, flush=True)
-            log.write(line + "\n")
-            log.flush()
-
+        logs.configure(logging.FileHandler(home / LOG))
         try:
-            settings = config.load(Path(str(context.run_config["config"])))
-            exchange.limit_uploads((1 - BRIDGE_SHARE) * settings.server.deadline)
-            FedSarsaStrategy(
-                settings, Ledger(settings, home), say, _keys(str(context.run_config["keys"]))
-            ).train(grid)
+            settings = federation_config.load(Path(str(context.run_config["config"])))
+            exchange.limit_uploads(settings.deadline.upload)
+            RoundLoop(settings, Ledger(settings, home), _keys(str(context.run_config["keys"]))).train(grid)
             outcome["error"] = ""
         except Exception as error:
             outcome["error"] = _sentence(error)
@@ -55,25 +49,6 @@ def _sentence(error: Exception) -> str:
     if isinstance(error, ValueError | RuntimeError | OSError):
         return said or kind
     return f"{kind}: {said}"
-
-
-class Log:
-    """What the server app says from now on, for whoever watches it."""
-
-    def __init__(self, home: Path) -> None:
-        self.path = home / LOG
-        self.at = self.path.stat().st_size if self.path.exists() else 0
-
-    def news(self) -> list[str]:
-        """The whole lines said since the last call."""
-        if not self.path.exists():
-            return []
-        with self.path.open("rb") as file:
-            file.seek(self.at)
-            said = file.read()
-        whole = said[: said.rfind(b"\n") + 1]
-        self.at += len(whole)
-        return whole.decode(errors="replace").splitlines()
 
 
 def _keys(path: str) -> dict[int, int] | None:

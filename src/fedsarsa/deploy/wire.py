@@ -1,31 +1,32 @@
 """What bridge and agent say to each other: a JSON header and one vector of float64, never pickles.
 
-    4 bytes   length of the header, big-endian
-    header    JSON object; "numbers" is the length of the vector
+    8 bytes   of a request alone: when nobody waits for its answer any more, as float64, big-endian, in
+              seconds of the machine's monotonic clock
+    8 bytes   lengths of header and vector in bytes, big-endian
+    header    JSON object
     vector    little-endian float64
+
+Both are packed by the server, or the agent, and unpacked by the other one; the bridge hands bytes on.
 
 This file and ``bridge.py`` travel in the Flower app as well, so that the short-lived client process need
 not import the whole package: they import nothing else of it.
 """
 
-import json
 import os
 import socket
 import stat
 import struct
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-LENGTH = struct.Struct(">I")
+LENGTHS = struct.Struct(">II")
+UNTIL = struct.Struct(">d")
 LONGEST_HEADER = 1 << 16
+LONGEST_VECTOR = 1 << 30  # bytes
 SOCKET = "agent.sock"  # in an agent's directory
-MOST_NUMBERS = 1 << 27  # a gigabyte
-TO_SAY_SO, SHARE_TO_SAY_SO = 1.0, 0.2  # seconds, and share of the patience, for an agent that is late
-LONGEST_REASON = 500  # letters of a stranger's that are repeated
 LONGEST_PATH = 100  # the system's limit for the address of a Unix socket is a little above
 
 Floats = NDArray[np.float64]
@@ -35,47 +36,51 @@ class BrokenMessageError(ValueError):
     """What came over the socket, or should go, is not a message."""
 
 
-def send(connection: socket.socket, header: dict[str, Any], vector: Floats) -> None:
+def packed(vector: Floats) -> bytes:
+    """A vector's bytes."""
+    return np.asarray(vector, "<f8").tobytes()
+
+
+def unpacked(content: bytes) -> Floats:
+    """The vector of these bytes; a ValueError if they are no whole numbers of float64."""
+    return np.frombuffer(content, "<f8").astype(np.float64)
+
+
+def send(connection: socket.socket, header: bytes, vector: bytes) -> None:
     """Send one message."""
-    head = json.dumps(header | {"numbers": len(vector)}).encode()
-    if len(head) > LONGEST_HEADER:
-        raise BrokenMessageError(f"header must have at most {LONGEST_HEADER} bytes, got {len(head)}")
-    connection.sendall(LENGTH.pack(len(head)) + head + np.asarray(vector, "<f8").tobytes())
+    if len(header) > LONGEST_HEADER:
+        raise BrokenMessageError(f"header must have at most {LONGEST_HEADER} bytes, got {len(header)}")
+    connection.sendall(LENGTHS.pack(len(header), len(vector)) + header + vector)
 
 
-def receive(connection: socket.socket) -> tuple[dict[str, Any], Floats]:
-    """Receive one message."""
-    (length,) = LENGTH.unpack(_exactly(connection, LENGTH.size))
-    if length > LONGEST_HEADER:
-        raise BrokenMessageError(f"expected a header of at most {LONGEST_HEADER} bytes, got {length}")
-    try:
-        header = json.loads(_exactly(connection, length))
-        numbers = header["numbers"]
-    except (ValueError, KeyError, TypeError, RecursionError):  # nesting may have no end
-        raise BrokenMessageError("expected a header in JSON that tells the length of its vector") from None
-    if type(numbers) is not int or not 0 <= numbers <= MOST_NUMBERS:
-        raise BrokenMessageError(f"expected a vector of at most {MOST_NUMBERS} numbers, got {numbers!r}")
-    vector = np.frombuffer(_exactly(connection, 8 * numbers), "<f8").astype(np.float64)
-    return header, vector
+def receive(connection: socket.socket) -> tuple[bytes, bytes]:
+    """Receive one message: its header and its vector."""
+    header, vector = LENGTHS.unpack(_exactly(connection, LENGTHS.size))
+    if header > LONGEST_HEADER or vector > LONGEST_VECTOR:
+        raise BrokenMessageError(
+            f"expected a header of at most {LONGEST_HEADER} bytes and a vector of at most {LONGEST_VECTOR}, "
+            f"got {header} and {vector}"
+        )
+    return _exactly(connection, header), _exactly(connection, vector)
 
 
-def ask(address: Path, request: dict[str, Any], vector: Floats) -> tuple[dict[str, Any], Floats]:
-    """The agent's answer, within the ``patience`` seconds that the request leaves."""
+def ask(address: Path, header: bytes, vector: bytes, wait: float, work: float) -> tuple[bytes, bytes]:
+    """The answer of the agent, which may ``work`` for so many seconds; a TimeoutError after ``wait``."""
     check_private(address.parent)
-    patience = float(request["patience"])
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-        connection.settimeout(patience)
+        connection.settimeout(wait)
         connection.connect(str(address))
         # Both sides are on one machine and share its clock: the agent will not begin, or keep, a round
         # that nobody waits for any more, and says so while somebody does.
-        until = time.monotonic() + patience - min(TO_SAY_SO, SHARE_TO_SAY_SO * patience)
-        send(connection, request | {"until": until}, vector)
+        connection.sendall(UNTIL.pack(time.monotonic() + work))
+        send(connection, header, vector)
         return receive(connection)
 
 
-def plain(text: str) -> str:
-    """A stranger's words for a log: not too many, and no signs that a terminal would obey."""
-    return "".join(letter if letter.isprintable() else "?" for letter in text[:LONGEST_REASON])
+def receive_request(connection: socket.socket) -> tuple[bytes, bytes, float]:
+    """Receive what `ask` sends: header, vector, and until when an answer is waited for."""
+    (until,) = UNTIL.unpack(_exactly(connection, UNTIL.size))
+    return *receive(connection), until
 
 
 def _exactly(connection: socket.socket, count: int) -> bytes:

@@ -279,6 +279,10 @@ class GymFleet(Sequence[GymWorld]):
             return None
         return float(np.min(self.action_space.low)), float(np.max(self.action_space.high))
 
+    @property
+    def reward_cap(self) -> None:
+        """The largest absolute reward, which environments do not tell."""
+
     def actions(self, per_number: int | None) -> list[Any]:
         """Every action as the environment wants it; up to ``per_number`` values of each number of a Box."""
         space = self.action_space

@@ -54,6 +54,11 @@ class ControlFleet(Sequence[ControlWorld]):
         each = [world.action_bounds for world in self.worlds if world.action_bounds is not None]
         return (min(low for low, _ in each), max(high for _, high in each)) if each else None
 
+    @property
+    def reward_cap(self) -> float:
+        """The largest absolute reward of any agent."""
+        return max(float(world.reward_cap) for world in self.worlds)
+
     def identity(self) -> str:
         """All that tells this fleet from others."""
         return repr((self.worlds, self.discount))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import fedsarsa as fs
-from fedsarsa.deploy import config, ledger, wire
+from fedsarsa.deploy import federation_config, ledger, wire
 from fedsarsa.deploy.server import serve
 from tests.deploy.federations import CONFIG, reference
 from tests.deploy.grids import assert_central, changed, crowd
@@ -83,12 +83,12 @@ def test_policies_are_compared_number_by_number(settings, tmp_path, pi):
 
 def test_features_are_compared_number_by_number():
     table = np.random.default_rng(0).uniform(size=(3, 2, 4)) / 4
-    told = config._told(fs.TabularFeatures(table))
+    told = federation_config._told(fs.TabularFeatures(table))
     assert told.startswith("TabularFeatures(shape=(3, 2, 4)) ")
-    assert told == config._told(fs.TabularFeatures(table.copy()))
-    assert told == config._told(fs.TabularFeatures(np.asfortranarray(table)))
+    assert told == federation_config._told(fs.TabularFeatures(table.copy()))
+    assert told == federation_config._told(fs.TabularFeatures(np.asfortranarray(table)))
     table[2, 1, 3] = np.nextafter(table[2, 1, 3], 1)
-    assert told != config._told(fs.TabularFeatures(table))
+    assert told != federation_config._told(fs.TabularFeatures(table))
 
 
 @pytest.mark.parametrize("value", [1.5, -2.0])
@@ -100,11 +100,11 @@ def test_federations_begin_where_they_are_told(server, tmp_path, value):
 
 
 @pytest.mark.parametrize(("deadline", "warned"), [(2.5, True), (10.0, False)])
-def test_a_server_warns_of_deadlines_that_leave_agents_no_time(tmp_path, deadline, warned):
+def test_a_server_warns_of_deadlines_that_leave_agents_no_time(tmp_path, said, deadline, warned):
     changed(tmp_path, f"[server]\ndeadline = {deadline}\n")
-    said = []
+    said = said("server")
     with pytest.raises(ValueError, match="insecure: expected a loopback address"):  # nothing is started
-        serve(tmp_path / "changed.toml", tmp_path / "home", "0.0.0.0", 8000, True, said.append)
+        serve(tmp_path / "changed.toml", tmp_path / "home", "0.0.0.0", 8000, True)
     assert len(said) == warned
     assert not warned or said[0].startswith("server.deadline is 2.5 seconds: a round takes Flower 3 to 10 by")
 

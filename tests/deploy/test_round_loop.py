@@ -1,15 +1,16 @@
-"""The strategy, round by round, with agents in this process."""
+"""The server's rounds, one by one, with agents in this process."""
 
 import copy
 import os
 import re
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from flwr.app import Error
 
-from fedsarsa.deploy import ledger, strategy
+from fedsarsa.deploy import ledger
 from fedsarsa.deploy.agent import Agent
 from fedsarsa.deploy.checks import Examiner
 from tests.deploy.federations import CONFIG, KEYS, reference, with_participation
@@ -64,8 +65,8 @@ def test_a_server_that_dies_goes_on_from_its_checkpoint(settings, server, grid, 
 
     made = server()
     name, owner = {
-        "asked": ("configure_train", made),
-        "answered": ("aggregate_train", made),
+        "asked": ("ask", made),
+        "answered": ("combine", made),
         "written": ("save", ledger.files),
     }[part]
     real = getattr(owner, name)
@@ -96,7 +97,7 @@ def test_a_missing_agent_does_not_stall_and_gets_the_newest_theta_back(settings,
     assert [line["missing"] for line in lines] == [["agent 1"] if 1 not in one else [] for one in rounds]
     expected = with_participation(settings, rounds)
     assert_central(made, settings, expected)
-    assert max(grid.ttls) == pytest.approx(0.05 + strategy.GRACE)
+    assert max(grid.ttls) == pytest.approx(0.05 + 5.0) == quick.deadline.message
 
 
 @pytest.mark.parametrize("keys", [None, KEYS])
@@ -124,12 +125,11 @@ def test_a_round_counted_only_by_a_server_that_died_is_counted_again(settings, s
     quick = changed(tmp_path, "[server]\ndeadline = 0.05\n")
     made = server(quick)
 
-    def disk_full(number, replies):
-        made.aggregate(number, replies)
+    def disk_full(attempt):
+        assert combine(attempt) is not None
         raise ConnectionError
 
-    made.aggregate = made.aggregate_train
-    made.aggregate_train = disk_full
+    combine, made.combine = made.combine, disk_full
     with pytest.raises(ConnectionError):
         made.train(grid)
     lose(grid, 102, {1})  # it has answered the round before, which then goes on without it
@@ -222,6 +222,7 @@ def test_an_odd_one_out_takes_part_once_it_is_corrected(settings, server, grid, 
 
 def test_strangers_who_are_asked_in_turn_are_added_up(server, tmp_path):
     settings = robust(tmp_path, "[server]\nfraction = 0.4\nat_least = 3\n")
+    settings.deadline = replace(settings.deadline, first_pause=0.001)
     grid = crowd(settings, tmp_path)
     other = robust(tmp_path, "[server]\nfraction = 0.4\n", agents=8)
     for number in range(5):
@@ -230,10 +231,9 @@ def test_strangers_who_are_asked_in_turn_are_added_up(server, tmp_path):
         server(settings).train(grid)
 
 
-def test_a_stranger_with_a_new_name_is_the_same(server, grid, homes, tmp_path, monkeypatch):
-    monkeypatch.setattr(strategy, "PAUSE", 0.001)
-    monkeypatch.setattr(strategy, "PATIENCE", 1000)  # agents compile while they are asked
+def test_a_stranger_with_a_new_name_is_the_same(server, grid, homes, tmp_path):
     strict = changed(tmp_path, "[server]\ndeadline = 0.02\nat_least = 2\n")
+    strict.deadline = replace(strict.deadline, first_pause=0.001, most=1000)  # agents compile while asked
     grid.agents[103] = Agent(changed(tmp_path, "", CONFIG.replace("seed = 11", "seed = 12")), 2, homes[2])
     asked = []
 
@@ -262,10 +262,10 @@ def test_a_federation_of_strangers_ends_with_their_names(server, grid, tmp_path)
         server(changed(tmp_path, "", text)).train(grid)
 
 
-def test_too_few_replies_ask_the_round_again(settings, server, grid, homes, tmp_path, monkeypatch):
-    patience = strategy.PATIENCE
-    monkeypatch.setattr(strategy, "PATIENCE", 10_000)  # four askings, however long they take
+def test_too_few_replies_ask_the_round_again(settings, server, grid, homes, tmp_path):
     strict = changed(tmp_path, "[server]\ndeadline = 0.02\nat_least = 3\n")
+    usual = strict.deadline
+    strict.deadline = replace(usual, most=10_000)  # four askings, however long they take
     left = [4]
 
     def before(number):
@@ -283,7 +283,7 @@ def test_too_few_replies_ask_the_round_again(settings, server, grid, homes, tmp_
     assert (line["earlier"], line["missing"]) == ({"agent 1": "no reply"}, [])
     assert line["seconds"] >= 4 * 0.02
     grid.silent, grid.before = {102}, lambda number: None
-    monkeypatch.setattr(strategy, "PATIENCE", patience)
+    strict.deadline = usual
     for name in (ledger.CHECKPOINT, ledger.ROUNDS, ledger.CENTRAL):
         (made.home / name).unlink()
     for home in homes:
@@ -296,10 +296,9 @@ def test_too_few_replies_ask_the_round_again(settings, server, grid, homes, tmp_
 
 
 def test_quick_refusals_do_not_use_up_the_servers_patience(settings, server, grid, tmp_path, monkeypatch):
-    monkeypatch.setattr(strategy, "PAUSE", 0.001)
-    monkeypatch.setattr(strategy, "LONGEST_PAUSE", 0.002)
     monkeypatch.setattr(os, "fsync", lambda file: None)  # a round's disk time is told by the next one's line
     strict = changed(tmp_path, "[server]\ndeadline = 60.0\nat_least = 3\n")
+    strict.deadline = replace(strict.deadline, first_pause=0.001, longest_pause=0.002)
     asked = []
 
     def starting(node, number, reply):  # an agent that is being started again refuses at once
@@ -320,7 +319,7 @@ def test_quick_refusals_do_not_use_up_the_servers_patience(settings, server, gri
     assert line["bytes_sent"] == 51 * before["bytes_sent"]
     assert line["bytes_received"] == (50 * 2 + 3) * before["bytes_received"] // 3
     assert line["bridge_seconds"] == pytest.approx(51 * before["bridge_seconds"])
-    assert line["seconds"] >= 49 * 0.002 + line["strategy_seconds"]
+    assert line["seconds"] >= 49 * 0.002 + line["server_seconds"]
     assert_central(made, settings, reference(settings))
 
 
@@ -388,10 +387,9 @@ def test_some_of_the_agents_each_round(settings, server, grid, tmp_path):
 
 @pytest.mark.parametrize("text", ["at_least = 6", "privacy = { clip = 0.5, noise = 1.0 }"])
 @pytest.mark.parametrize(("how", "keys"), [("dead", None), ("refuses", {200 + i: i for i in range(7)})])
-def test_some_of_the_agents_can_be_out_of_order(server, tmp_path, monkeypatch, text, how, keys):
-    monkeypatch.setattr(strategy, "PAUSE", 0.001)
-    monkeypatch.setattr(strategy, "PATIENCE", 1000)  # agents compile while they are asked
+def test_some_of_the_agents_can_be_out_of_order(server, tmp_path, text, how, keys):
     settings = robust(tmp_path, f"[server]\ndeadline = 0.02\nfraction = 0.8\n{text}\n")
+    settings.deadline = replace(settings.deadline, first_pause=0.001, most=1000)  # agents compile while asked
     grid, asked = crowd(settings, tmp_path), []
     grid.before = asked.append
     grid.silent = {203} if how == "dead" else set()
@@ -437,17 +435,17 @@ def test_agents_that_are_ahead_of_the_server_end_it_at_once(settings, server, gr
 def test_an_agent_that_has_lost_rounds_is_named(settings, server, grid, homes):
     def forget(number):
         if number == 6:
-            grid.agents[102] = Agent(settings, 1, homes[1], [].append)
+            grid.agents[102] = Agent(settings, 1, homes[1])
         if number == 3:
             kept.append((homes[1] / "agent.npz").read_bytes())
 
-    def put_back(number, replies):
-        if number == 5:
+    def put_back(attempt):
+        if attempt.examiner.number == 5:
             (homes[1] / "agent.npz").write_bytes(kept[0])
-        return aggregate(number, replies)
+        return combine(attempt)
 
     kept, made = [], server()
-    aggregate, made.aggregate_train = made.aggregate_train, put_back
+    combine, made.combine = made.combine, put_back
     grid.before = forget
     made.train(grid)
     lines = ledger.read(made.home)[1:]

@@ -1,0 +1,371 @@
+"""A deployment's configuration: a training's TOML with a ``[server]`` section, and what it means."""
+
+import hashlib
+import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import Field, ValidationError
+
+from fedsarsa._checks import Floats
+from fedsarsa.algorithm import FedSARSA
+from fedsarsa.deploy.deadline import Deadline
+from fedsarsa.experiments import config as configs
+from fedsarsa.experiments.fleet_sections import ControlSection, FileFleet, GymSection, PaperFleet
+from fedsarsa.experiments.section import Count, Section, unless_given
+from fedsarsa.federation import servers
+from fedsarsa.federation.problem import AnyFleet
+from fedsarsa.learning.continuous_features import BoxMap
+from fedsarsa.learning.features import FeatureMap
+from fedsarsa.learning.step_sizes import schedules
+from fedsarsa.learning.targets import behaviours
+
+YEAR = 365 * 24 * 3600.0  # seconds
+LONGEST_TERM, SHOWN = 1000, 100  # letters of a term, and those shown of one that is longer
+
+
+class RemoteFleet(Section):
+    """Finite worlds that the server never sees; it needs their sizes, and a bound on their rewards."""
+
+    kind: Literal["remote"]
+    agents: Count = Field(ge=1)
+    states: Count = Field(ge=1)
+    actions: Count = Field(ge=1)
+    discount: float = Field(gt=0, lt=1)
+    reward_cap: float = Field(ge=0)
+
+    def build(self, folder: Path) -> "RemoteFleet":  # noqa: ARG002
+        """What can be said of the worlds."""
+        return self
+
+    def __len__(self) -> int:
+        return self.agents
+
+
+class RemoteContinuousFleet(Section):
+    """Control worlds or environments that the server never sees, with what features and checks ask of them.
+
+    ``low`` and ``high`` bound the observations; ``actions`` is their number, or where an action is a number
+    itself, ``action_bounds`` are the lowest and the highest.
+    """
+
+    kind: Literal["remote-continuous"]
+    agents: Count = Field(ge=1)
+    low: list[float]
+    high: list[float]
+    actions: Count | None = Field(default=None, ge=1)
+    action_bounds: list[float] | None = Field(default=None, min_length=2, max_length=2)
+    discount: float = Field(gt=0, le=1)
+    reward_cap: float = Field(ge=0, allow_inf_nan=True)
+
+    def build(self, folder: Path) -> "UnseenFleet":  # noqa: ARG002
+        """What can be said of the worlds."""
+        if (self.actions is None) == (self.action_bounds is None):
+            raise ValueError(
+                "fleet: expected either actions or action_bounds, the lowest and the highest action"
+            )
+        if len(self.low) != len(self.high):
+            raise ValueError(f"fleet.high: expected {len(self.low)} numbers, as in low, got {len(self.high)}")
+        observations = (tuple(self.low), tuple(self.high))
+        bounds = None if self.action_bounds is None else (self.action_bounds[0], self.action_bounds[1])
+        return UnseenFleet(self.agents, observations, self.actions, bounds, self.discount, self.reward_cap)
+
+
+@dataclass(frozen=True)
+class UnseenFleet:
+    """A fleet as `ControlFleet` tells of it, without its worlds."""
+
+    agents: int
+    bounds: tuple[tuple[float, ...], tuple[float, ...]]
+    action_count: int | None
+    action_bounds: tuple[float, float] | None
+    discount: float
+    reward_cap: float
+
+    def __len__(self) -> int:
+        return self.agents
+
+
+class Privacy(Section):
+    """Differential privacy: how far one agent may move the average, and the noise that hides it."""
+
+    clip: float = Field(gt=0)
+    noise: float = Field(gt=0)
+    delta: float = Field(default=1e-5, gt=0, lt=1)
+    max_epsilon: float | None = Field(default=None, gt=0)
+
+
+class Server(Section):
+    """What the server does beyond the algorithm.
+
+    ``agents`` is N where the fleet does not say, ``reward_cap`` a bound on the absolute rewards where
+    environments do not tell; ``deadline`` the seconds that a round waits for its agents; each round asks
+    ``fraction`` of all agents, and at least ``at_least`` and as many as ``rule`` needs.
+    """
+
+    agents: Count | None = Field(default=None, ge=1)
+    reward_cap: float | None = Field(default=None, ge=0, allow_inf_nan=True)
+    deadline: float = Field(default=60.0, gt=0, le=YEAR)
+    fraction: float = Field(default=1.0, gt=0, le=1)
+    at_least: Count = Field(default=1, ge=1)
+    rule: Literal["mean", "median", "trimmed-mean", "krum"] = "mean"
+    trim: float = Field(default=0.2, gt=0, lt=0.5)
+    malicious: Count = Field(default=1, ge=0)
+    privacy: Privacy | None = None
+
+    @property
+    def built(self) -> servers.Server:
+        """The server rule, without the algorithm's weights and radius."""
+        options = {"trimmed-mean": {"share": self.trim}, "krum": {"liars": self.malicious}}
+        return servers.RULES[self.rule](**options.get(self.rule, {}))  # type: ignore[arg-type]
+
+    @property
+    def fewest(self) -> int:
+        """Sound replies below which the rule would not keep out those it is meant to keep out."""
+        return self.built.fewest
+
+
+class Deployment(configs.Config):
+    """A whole configuration file."""
+
+    fleet: Annotated[
+        PaperFleet | FileFleet | ControlSection | GymSection | RemoteFleet | RemoteContinuousFleet,
+        Field(discriminator="kind"),
+        unless_given("paper"),
+    ] = PaperFleet()  # type: ignore[assignment]
+    server: Server = Server()
+
+
+class Federation:
+    """What everybody in a deployed federation must agree on, checked and complete.
+
+    Attributes
+    ----------
+    worlds : Fleet, ControlFleet, GymFleet or None
+        The worlds this machine knows; None for a server whose agents keep theirs.
+    reward_cap : float or None
+        The largest absolute reward; None where it is not known, which only a server minds.
+    deadline : Deadline
+        How the seconds of a round are shared out.
+    theta0 : (d,)
+        The first central parameter.
+    stride : float
+        An update is at most this times the step size times the temporal-difference error.
+    """
+
+    def __init__(self, deployment: Deployment, folder: Path) -> None:
+        section = deployment.fleet
+        self.server, self.training = deployment.server, deployment.training
+        self.deadline = Deadline(self.server.deadline)
+        self.algorithm: FedSARSA = deployment.algorithm.build()
+        known: Any = section.build(folder)
+        remote = section.kind in {"remote", "remote-continuous"}
+        self.worlds: AnyFleet | None = None if remote else known
+        self.agents = len(known) if remote else self.server.agents or len(known)
+        self.discount: float = known.discount
+        if known.reward_cap is not None and self.server.reward_cap is not None:
+            raise ValueError(
+                f'server.reward_cap: expected none where fleet.kind is "{section.kind}", which tells it, '
+                f"got {self.server.reward_cap}"
+            )
+        self.reward_cap = self.server.reward_cap if known.reward_cap is None else float(known.reward_cap)
+        if self.algorithm.server is not None:
+            raise ValueError(
+                "algorithm.server: expected none in a deployment, whose rule is [server] rule, got "
+                f"{self.algorithm.server!r}"
+            )
+        self.features, self._world_terms = self._spaces(known)
+        step = self.algorithm.step(self.agents)
+        fading = self.discount * step.trace_decay
+        factor = 1 / self.features.most_active if step.step_per_feature else 1.0
+        # A trace is a sum of feature vectors, of norms at most 1, that fade with their age.
+        self.stride = factor / (1 - fading) if fading < 1 else math.inf
+        self.dim = self.features.dim
+        self.theta0 = self.features.constant(self.algorithm.initial_value)
+        every = self.algorithm.sync_every
+        if every is None:
+            raise ValueError('algorithm.sync_every: expected a number of steps in a deployment, got "never"')
+        self.every: int = every
+        self._check_numbers()
+
+    def _spaces(self, known: Any) -> tuple[FeatureMap | BoxMap, dict[str, str]]:
+        """The features on the worlds that are known, and what else decides a step there, in words."""
+        algo, step = self.algorithm, self.algorithm.step(self.agents)
+        if hasattr(known, "states"):  # finite worlds
+            sizes = {"states": repr(known.states), "actions": repr(known.actions)}
+            return algo.feature_map(known), sizes if step.plain else sizes | _step_terms(algo)
+        # There may be one world here and weights and step sizes for all agents: those are checked elsewhere.
+        first = step.behaviour[0] if step.behaviour else None
+        shared = replace(algo, step_size=1.0, weights=None, behaviour=first)
+        problem = shared.problem(known, self.training.steps, runs=1, seed=self.training.seed)
+        return problem.features, {
+            "low": _listed(problem.features.low),
+            "high": _listed(problem.features.high),
+            "actions": f"{len(problem.candidates)} of {algo.actions!r}",
+            "action_bounds": repr(problem.action_bounds),
+            **_step_terms(algo),
+        }
+
+    def _check_numbers(self) -> None:
+        """Refuse numbers of steps and agents that do not fit together."""
+        if self.training.steps % self.every:
+            raise ValueError(
+                f"training.steps: expected a multiple of sync_every ({self.every}) in a deployment, "
+                f"got {self.training.steps}"
+            )
+        sizes = len(schedules(self.algorithm.step_size))
+        if sizes not in {1, self.agents}:
+            raise ValueError(
+                f"algorithm.step_size: expected one, or one per agent ({self.agents}), got {sizes}"
+            )
+        weights = self.algorithm.weights
+        if weights is not None and (given := np.size(weights)) != self.agents:
+            raise ValueError(f"algorithm.weights: expected one per agent ({self.agents}), got {given}")
+        if self.server.at_least > self.agents:
+            raise ValueError(
+                f"server.at_least: expected at most the {self.agents} agents, got {self.server.at_least}"
+            )
+        if self.server.fewest > self.agents:
+            told = {
+                "krum": f"krum against {self.server.malicious} malicious agents",
+                "trimmed-mean": f"trimmed-mean with trim = {self.server.trim:g}",
+            }
+            raise ValueError(
+                f"server.rule: {told.get(self.server.rule, self.server.rule)} needs at least "
+                f"{self.server.fewest} agents, got {self.agents}"
+            )
+
+    def check_server(self) -> None:
+        """Refuse settings with which agents can work, and a server cannot."""
+        server = self.server
+        if self.reward_cap is None:
+            raise ValueError(
+                "server.reward_cap: expected a bound on the absolute rewards of environments, which do not "
+                "tell it, got none; with inf, replies are not checked for how far they moved"
+            )
+        if (server.rule != "mean" or server.privacy is not None) and self.algorithm.weights is not None:
+            raise ValueError("algorithm.weights: expected none with a robust rule or privacy, got some")
+        if server.privacy is not None and server.rule != "mean":
+            raise ValueError(f'server.rule: expected "mean" with privacy, got "{server.rule}"')
+
+    @property
+    def rule(self) -> servers.Server:
+        """How replies become the next central parameter."""
+        if self.server.rule == "mean":
+            return self.algorithm.rule
+        made: Any = self.server.built
+        return replace(made, radius=self.algorithm.radius)  # type: ignore[no-any-return]
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds there are."""
+        return self.training.steps // self.every
+
+    @property
+    def sample_size(self) -> int:
+        """How many agents a round asks."""
+        server = self.server
+        # The fraction as it was written: 0.07 of 100 agents are 7, and 0.07 * 100 is a little more.
+        share = math.ceil(Fraction(repr(server.fraction)) * self.agents)
+        return min(self.agents, max(server.at_least, server.fewest, share))
+
+    @property
+    def needed(self) -> int:
+        """Sound replies without which a round does not count; noise is made for all that were asked."""
+        server = self.server
+        return max(server.at_least, server.fewest) if server.privacy is None else self.sample_size
+
+    def world(self, number: int) -> AnyFleet:
+        """The world of an agent, in a fleet of one: its own of the known ones, or the only one known here."""
+        if not 0 <= number < self.agents:
+            raise ValueError(f"number must be at least 0 and below the {self.agents} agents, got {number}")
+        if self.worlds is None:
+            raise ValueError("fleet.kind: expected the agent's own world, got remote, which is for servers")
+        if len(self.worlds) == 1:
+            return self.worlds
+        if number >= len(self.worlds):
+            raise ValueError(f"number must be below the {len(self.worlds)} worlds of the fleet, got {number}")
+        return self.worlds[number : number + 1]
+
+    @property
+    def terms(self) -> dict[str, str]:
+        """What agents and server compare at the first round, field by field."""
+        algo = self.algorithm
+        terms = {
+            "features": _told(algo.features),
+            "policy": _told(algo.policy),
+            "step_size": repr(algo.step_size),
+            "sync_every": repr(algo.sync_every),
+            "redraw_actions": repr(algo.redraw_actions),
+            "initial_value": repr(algo.initial_value),
+            "discount": repr(self.discount),
+            **self._world_terms,
+            "dim": repr(self.dim),
+            "agents": repr(self.agents),
+            "seed": repr(self.training.seed),
+        }
+        return {name: _brief(text) for name, text in terms.items()}
+
+    @property
+    def averaging(self) -> dict[str, str]:
+        """What the server alone decides, and may not change while a federation lasts."""
+        server = self.server
+        weights = self.algorithm.weights
+        return {
+            "weights": repr(None if weights is None else np.asarray(weights).tolist()),
+            "radius": repr(self.algorithm.radius),
+            "reward_cap": repr(self.reward_cap),
+            "rule": server.rule,
+            "trim": repr(server.trim if server.rule == "trimmed-mean" else None),
+            "malicious": repr(server.malicious if server.rule == "krum" else None),
+            "privacy": repr(server.privacy),
+        }
+
+
+def _step_terms(algo: FedSARSA) -> dict[str, str]:
+    """The options of the step."""
+    return {
+        "target": algo.target,
+        "behaviour": repr([_told(one) for one in behaviours(algo.behaviour)]),
+        "trace_decay": repr(float(algo.trace_decay)),
+        "traces": algo.traces,
+        "step_per_feature": repr(algo.step_per_feature),
+    }
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:16]
+
+
+def _listed(numbers: Floats) -> str:
+    """A vector: its numbers, or if they are many, a digest."""
+    return (
+        repr(numbers.tolist())
+        if len(numbers) <= 16
+        else f"{len(numbers)} numbers {_digest(numbers.tobytes())}"
+    )
+
+
+def _brief(text: str) -> str:
+    """A text, or if it is long, its beginning and a digest: every message carries all terms."""
+    return text if len(text) <= LONGEST_TERM else f"{text[:SHOWN]}... {_digest(text.encode())}"
+
+
+def _told(part: object) -> str:
+    """What features or a policy are, their arrays by a digest: ``repr`` shows shapes alone."""
+    arrays = [value for value in vars(part).values() if isinstance(value, np.ndarray)]
+    content = b"".join(np.ascontiguousarray(array).tobytes() for array in arrays)
+    return f"{part!r} {_digest(content)}" if arrays else repr(part)
+
+
+def load(path: Path) -> Federation:
+    """Read a deployment's configuration; the error lists every wrong key, its value and what was expected."""
+    try:
+        deployment = Deployment.model_validate(configs.read(path))
+    except ValidationError as error:
+        lines = [f"{path}: " + configs.explain(problem, Deployment) for problem in error.errors()]
+        raise ValueError("\n".join(lines)) from None
+    return Federation(deployment, path.parent)
