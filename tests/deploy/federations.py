@@ -38,7 +38,7 @@ def request(settings, number, **changes):
         "t": (number - 1) * settings.every,
         "steps": settings.every,
         "terms": settings.terms,
-        "until": time.monotonic() + 60,
+        "until": time.monotonic() + 600,
         "counted": {str(agent): number - 1 for agent in range(settings.agents)},
     } | changes
 
