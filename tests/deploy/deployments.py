@@ -139,7 +139,8 @@ class Deployment:
     def __init__(self, home, rounds, deadline):
         self.home, self.processes = home, Processes(home)
         self.path = home / "federation.toml"
-        self.path.write_text(CONFIG.format(steps=20 * rounds, deadline=deadline))
+        self.deadline = deadline
+        self.path.write_text(self.configuration(rounds))
         self.settings = federation_config.load(self.path)
         self.server = files.private_directory(home / "server")
         self.homes = [files.private_directory(home / f"agent{i}") for i in range(3)]
@@ -150,6 +151,9 @@ class Deployment:
             shutil.copy(self.server / "ca.crt", own)
         self.address = f"127.0.0.1:{free_port()}"
         self.restarted = {}  # when each node was started again last
+
+    def configuration(self, rounds):
+        return CONFIG.format(steps=20 * rounds, deadline=self.deadline)
 
     def start_server(self):
         options = ["--home", str(self.server), "--address", self.address]
@@ -171,11 +175,11 @@ class Deployment:
         self.processes.environment["PYTHONPATH"] = os.pathsep.join(path)
 
     def with_nodes(self, count):
-        """Start the nodes again that have ended, as systemd would: not more often than every 5 seconds."""
+        """Start the nodes again that have ended, as systemd would: not more often than every 3 seconds."""
         now = time.monotonic()
         for number in range(count):
             ended = self.processes.started[f"node{number}"].poll() is not None
-            if ended and now > self.restarted.get(number, -5.0) + 5.0:
+            if ended and now > self.restarted.get(number, -3.0) + 3.0:
                 self.restarted[number] = now
                 self.start_node(number)
         return True
