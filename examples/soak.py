@@ -2,6 +2,7 @@
 
     python -m examples.soak --minutes 60 --every 60 --seed 0        # from the repository's root
     python -m examples.soak --freeze 45 120 300                     # every machine in turn, and nothing else
+    python -m examples.soak --clock 3600 -3600                      # a node's clock, then the server's
 
 Parts that die are started again, as systemd would. In the end every round must equal the reference with the
 same participation, and memory, open files and processes must not have grown.
@@ -27,6 +28,19 @@ from fedsarsa.deploy.addresses import free_port
 
 AGENTS = 3
 RESTART = 5.0  # seconds until a part that died is started again
+# Flower's clock on each machine: the system's, and as many seconds more as the file "clock" there says.
+CLOCK = """
+import os, pathlib, time
+machine = os.environ.get("FLWR_HOME")
+if machine:
+    import datetime
+    from flwr.supercore import date
+    file = pathlib.Path(machine).parent / "clock"
+    right, seconds = date.now, time.time
+    ahead = lambda: float(file.read_text()) if file.exists() else 0.0
+    date.now = lambda: right() + datetime.timedelta(seconds=ahead())
+    time.time = lambda: seconds() + ahead()
+"""
 
 
 class Link(threading.Thread):
@@ -152,6 +166,27 @@ class Soak:
             f"{time.monotonic() - begun:.0f} s, {self.restarts} parts started again"
         )
 
+    def clock(self, part, seconds):
+        """Let the clock of a node's machine, or of the server's, be wrong for a minute; say what follows."""
+        home = self.made.server if part == "server" else self.made.homes[0]
+        told, self.restarts = self.refusals(), 0
+        (home / "clock").write_text(str(seconds))
+        self.pause(60.0)
+        during, told = self.made.rounds(), self.refusals() - told
+        (home / "clock").write_text("0")
+        begun, restarts = time.monotonic(), self.restarts
+        self.made.wait(lambda: self.mend() or self.made.rounds() >= during + 2)
+        self.made.wait(lambda: self.mend() or len(self.last_round()) == AGENTS)
+        return (
+            f"clock of the {part} {seconds:+g} s: nodes said {told} times that clocks may be why they are "
+            f"refused, {restarts} parts started again; "
+            f"all agents in a round again {time.monotonic() - begun:.0f} s after it was right"
+        )
+
+    def refusals(self):
+        texts = self.made.logs().values()
+        return sum(text.count("clock is more than 5 seconds ahead") for text in texts)
+
     def last_round(self):
         return [line["agents"] for line in ledger.read(self.made.server) if line["round"]][-1]
 
@@ -182,10 +217,12 @@ def main():
     parser.add_argument("--every", type=float, default=60.0, help="seconds between two faults")
     parser.add_argument("--longest", type=float, default=40.0, help="seconds of the longest freeze or cut")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--clock", type=float, nargs="+", help="seconds by which clocks are wrong in turn")
     parser.add_argument("--freeze", type=float, nargs="+", help="seconds of freezes, of each part in turn")
     arguments = parser.parse_args()
     with short_home() as home:
         soak = Soak(home, arguments.seed)
+        soak.made.customise(CLOCK if arguments.clock else "")
         soak.link.start()
         with soak.made.processes:
             for name in ("server", *(f"{part}{i}" for part in ("agent", "node") for i in range(AGENTS))):
@@ -196,7 +233,10 @@ def main():
             begun = time.monotonic()
             for part, seconds in itertools.product(("node", "SuperLink", "server"), arguments.freeze or ()):
                 print(soak.freeze(part, seconds), flush=True)
-            while not arguments.freeze and time.monotonic() < begun + 60 * arguments.minutes:
+            for part, seconds in itertools.product(("node", "server"), arguments.clock or ()):
+                print(soak.clock(part, seconds), flush=True)
+            lasting = not arguments.freeze and not arguments.clock
+            while lasting and time.monotonic() < begun + 60 * arguments.minutes:
                 soak.pause(arguments.every)
                 said = soak.sample()
                 done = soak.fault(arguments.longest)

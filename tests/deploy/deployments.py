@@ -199,9 +199,13 @@ class Deployment:
         """Wait until a part says these words."""
         self.wait(lambda: words in self.processes.last_words(name, lines=50))
 
+    def logs(self):
+        """What every part has said, by the path of its log."""
+        paths = [*self.home.rglob("logs/*.log"), self.server / "server.log"]
+        return {path: path.read_text(errors="replace") for path in paths if path.exists()}
+
     def tell(self):
-        logs = [*self.home.rglob("logs/*.log"), self.server / "server.log"]
-        return "\n".join(f"{path}:\n{path.read_text()[-1500:]}" for path in logs if path.exists())
+        return "\n".join(f"{path}:\n{text[-1500:]}" for path, text in self.logs().items())
 
     def part(self, name, *words):
         """The process of this deployment whose command line holds these words."""

@@ -123,7 +123,7 @@ SPOILED = {
     "nesting": (lambda reply: with_text(reply, "[" * 60_000), "the reply is not one of a fedsarsa agent"),
     "a long header": (
         lambda reply: with_header(reply, more="x" * 70_000),
-        r"expected a header of at most 65536 bytes, got 7\d\d\d\d",
+        r"not one of a fedsarsa agent: expected a header of at most 65536 bytes, got 7\d\d\d\d",
     ),
     "no record": (lambda reply: without(reply, "config"), "the reply is not one of a fedsarsa bridge"),
     "no arrays": (lambda reply: without(reply, "arrays"), "the reply holds no parameters"),

@@ -22,8 +22,8 @@ pytestmark = [
     pytest.mark.xdist_group("faults"),  # they share a deployment
 ]
 
-# Limits made short: nodes look for work every 0.3 seconds, not every 3; their leases last 8 seconds, not 60; their
-# calls wait for 4 seconds, not 30; and whether a SuperLink answers at all is known after 3 seconds, not 10.
+# Limits made short: nodes look for work every 0.3 seconds, not every 3; their leases last 8 seconds, not 60;
+# their calls wait for 4 seconds, not 30; and whether a SuperLink answers is known after 3 seconds, not 10.
 SHORT = """
 import sys
 if "supernode" in sys.orig_argv:
@@ -136,9 +136,10 @@ def test_a_killed_server_app_is_submitted_again(made):
 
 def test_a_hanging_agent_is_named_when_its_time_is_up(made):
     number = made.processes.started["agent1"].pid
-    before = made.tell().count("out: its agent process does not answer: timed out")
+    told, log = "left agent 1 out: its agent process does not answer: timed out", made.server / "server.log"
+    before = log.read_text().count(told)
     os.kill(number, signal.SIGSTOP)
-    made.wait(lambda: made.tell().count("out: its agent process does not answer: timed out") > before)
+    made.wait(lambda: log.read_text().count(told) > before)
     os.kill(number, signal.SIGCONT)
     go_on(made)
     made.wait(lambda: 1 in lines(made)[-1]["agents"])

@@ -7,7 +7,7 @@ import pytest
 
 import fedsarsa as fs
 from fedsarsa.deploy import federation_config, ledger, wire
-from fedsarsa.deploy.server import serve
+from fedsarsa.deploy.server_process import serve
 from tests.deploy.federations import CONFIG, reference
 from tests.deploy.grids import assert_central, changed, crowd
 

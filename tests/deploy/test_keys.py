@@ -15,7 +15,7 @@ from cryptography.x509 import SubjectAlternativeName
 from typer.testing import CliRunner
 
 from fedsarsa.cli import app as command
-from fedsarsa.deploy import addresses, files, keys, node, server
+from fedsarsa.deploy import addresses, files, keys, node, server_process
 from fedsarsa.deploy.addresses import check_free, free_port
 from fedsarsa.deploy.guards import DIED
 from tests.deploy.deployments import deaf_port
@@ -123,7 +123,7 @@ def test_an_address_that_the_certificate_is_not_for_is_found_before_anything_is_
     config.write_text(CONFIG)
     message = rf"address: expected one that .*server\.crt is for, got {host}: .* mismatch"
     with pytest.raises(ValueError, match=message):
-        server.serve(config, home, host, free_port(), False)
+        server_process.serve(config, home, host, free_port(), False)
     assert not (home / "link.db").exists()
 
 
@@ -404,17 +404,17 @@ def test_a_port_in_use_is_found_before_anything_is_started(home, tmp_path):
     config = tmp_path / "federation.toml"
     config.write_text(CONFIG)
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(OSError, match="cannot listen on"):
-        server.serve(config, tmp_path / "new", "127.0.0.1", taken.getsockname()[1], True)
+        server_process.serve(config, tmp_path / "new", "127.0.0.1", taken.getsockname()[1], True)
     assert not (tmp_path / "new" / "link.db").exists()
 
 
 def test_a_directory_that_takes_no_more_is_found_before_a_run_is_submitted(tmp_path):
-    server._check_room(tmp_path)
+    server_process._check_room(tmp_path)
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
     try:
         with pytest.raises(RuntimeError, match=r"nothing can be written \(File too large\); the last"):
-            server._check_room(tmp_path)
+            server_process._check_room(tmp_path)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fedsarsa.deploy import ledger, server_app, table
-from fedsarsa.deploy import server as servers
+from fedsarsa.deploy import server_process as servers
 from fedsarsa.deploy.ledger import Standing
 from tests.damage import damaged
 from tests.deploy.federations import CONFIG, reference

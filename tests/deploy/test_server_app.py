@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import httpx
 import pytest
 
-from fedsarsa.deploy import logs, server, server_app
+from fedsarsa.deploy import logs, server_app, server_process
 from fedsarsa.deploy.round_loop import RoundLoop
 from tests.deploy.federations import CONFIG
 
@@ -89,7 +89,7 @@ def test_parts_that_were_killed_said_nothing_about_it(tmp_path, code, told):
     processes = SimpleNamespace(started={"superlink": link}, last_words=lambda name: "INFO: all is well")
     orders = SimpleNamespace(run=lambda bundle, values: None)
     with pytest.raises(RuntimeError, match=f"^the SuperLink ended with {told}$"):
-        server._train(orders, {}, tmp_path, processes)
+        server_process._train(orders, {}, tmp_path, processes)
 
 
 def test_a_full_disk_is_told_as_such_whatever_it_was_that_died(tmp_path):
@@ -102,9 +102,9 @@ def test_a_full_disk_is_told_as_such_whatever_it_was_that_died(tmp_path):
 
     try:
         with pytest.raises(RuntimeError, match=r"nothing can be written \(File too large\); the last"):
-            server._train(SimpleNamespace(run=fill), {}, tmp_path, processes)
+            server_process._train(SimpleNamespace(run=fill), {}, tmp_path, processes)
         (tmp_path / "federation.toml").write_text(CONFIG)
         with pytest.raises(RuntimeError, match=r"home: nothing can be written \(File too large\)"):
-            server.serve(tmp_path / "federation.toml", tmp_path / "home", "127.0.0.1", 1, True)
+            server_process.serve(tmp_path / "federation.toml", tmp_path / "home", "127.0.0.1", 1, True)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

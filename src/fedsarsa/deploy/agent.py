@@ -206,29 +206,12 @@ def reply(agent: Agent, request: bytes, theta: bytes, until: float) -> tuple[dic
     """What the agent says to a request: the header of its reply, and its parameters unless it refuses."""
     header = {"agent": agent.number, "terms": agent.terms}
     try:
-        answer = agent.take_part(_read(request) | {"until": until}, _numbers(theta))
-    except RefusalError as refusal:
+        answer = agent.take_part(wire.read(request) | {"until": until}, wire.unpacked(theta))
+    except (RefusalError, wire.BrokenMessageError) as refusal:
         refused = {"refused": plain(str(refusal)), "federation": agent.federation, "answered": agent.round}
         return header | refused, b""
     header |= {"round": agent.round, "federation": agent.federation, "lost": agent.lost}
     return header, wire.packed(answer)
-
-
-def _read(request: bytes) -> dict[str, Any]:
-    try:
-        read = json.loads(request)
-    except (ValueError, RecursionError):  # nesting may have no end
-        read = None
-    if not isinstance(read, dict):
-        raise RefusalError("the request must be an object in JSON, got something else")
-    return read
-
-
-def _numbers(theta: bytes) -> Floats:
-    try:
-        return wire.unpacked(theta)
-    except ValueError:
-        raise RefusalError(f"theta must be numbers of float64, got {len(theta)} bytes") from None
 
 
 def answer(agent: Agent, connection: socket.socket) -> None:

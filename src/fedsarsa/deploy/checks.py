@@ -1,6 +1,5 @@
 """Which replies enter the average: what an honest agent could not have sent is turned away, by name."""
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -142,7 +141,10 @@ class Examiner:
         text, seconds = config.get("reply"), config.get("seconds")
         if not isinstance(text, bytes):
             raise RejectedError("the reply is not one of a fedsarsa bridge")
-        header = _read(text)
+        try:
+            header = wire.read(text)
+        except wire.BrokenMessageError as error:
+            raise RejectedError(f"the reply is not one of a fedsarsa agent: {error}") from None
         if "refused" in header:
             self._terms(header)
             ours, answered = header.get("federation") == self.federation, header.get("answered")
@@ -223,16 +225,3 @@ class Examiner:
                 f"it has a parameter of {largest:.3g}; honest steps give at most {highest:.3g}"
             )
         return theta
-
-
-def _read(text: bytes) -> dict[str, Any]:
-    """The header of an agent's reply."""
-    if len(text) > wire.LONGEST_HEADER:
-        raise RejectedError(f"expected a header of at most {wire.LONGEST_HEADER} bytes, got {len(text)}")
-    try:
-        header = json.loads(text)
-    except (ValueError, RecursionError):  # nesting may have no end
-        header = None
-    if not isinstance(header, dict):
-        raise RejectedError("the reply is not one of a fedsarsa agent")
-    return header

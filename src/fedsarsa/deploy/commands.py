@@ -9,9 +9,7 @@ import typer
 
 from fedsarsa.deploy import logs
 
-app = typer.Typer(
-    help="Run a federation over real machines.", no_args_is_help=True, pretty_exceptions_enable=False
-)
+app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
 keys = typer.Typer(help="Make certificates and node keys.", no_args_is_help=True)
 app.add_typer(keys, name="keys")
 
@@ -44,7 +42,6 @@ def server_keys(
     days: Annotated[int, typer.Option(help="How long the certificate is valid.", min=1, max=36_500)] = 365,
 ) -> None:
     """Make the server's certificate, and the authority that nodes must know."""
-    _needs_flower()
     from fedsarsa.deploy import files
     from fedsarsa.deploy import keys as makers
 
@@ -60,7 +57,6 @@ def server_keys(
 @keys.command("node")
 def node_keys(home: Home) -> None:
     """Make a node's key pair."""
-    _needs_flower()
     from fedsarsa.deploy import files
     from fedsarsa.deploy import keys as makers
 
@@ -76,11 +72,9 @@ def server(
     insecure: Insecure = False,
 ) -> None:
     """Run the SuperLink and train the federation, from its checkpoint if there is one."""
-    _needs_flower()
-    from fedsarsa.deploy import addresses
-    from fedsarsa.deploy import server as servers
+    from fedsarsa.deploy import addresses, server_process
 
-    _in_one_sentence(lambda: servers.serve(config, home, *addresses.parse(address), insecure))
+    _in_one_sentence(lambda: server_process.serve(config, home, *addresses.parse(address), insecure))
 
 
 @app.command()
@@ -102,7 +96,6 @@ def node(
     ] = 0.2,
 ) -> None:
     """Join a federation: run the SuperNode of the agent on this machine."""
-    _needs_flower()
     from fedsarsa.deploy import node as nodes
 
     _in_one_sentence(lambda: nodes.join(superlink, home, agent, port, insecure, poll))
@@ -117,7 +110,6 @@ def demo(
     agents: Annotated[int, typer.Option(help="Agents, each with a SuperNode.", min=2, max=500)] = 3,
 ) -> None:
     """Run a whole federation on this machine: TLS, a SuperLink, and a SuperNode for every agent."""
-    _needs_flower()
     from fedsarsa.deploy import demo as demos
 
     _in_one_sentence(lambda: demos.run(rounds, home, agents))
@@ -126,13 +118,14 @@ def demo(
 @app.command()
 def status(home: Home) -> None:
     """Show where the federation of a server's directory stands."""
-    _needs_flower()
     from fedsarsa.deploy import table
 
     table.status(home)
 
 
+@app.callback()
 def _needs_flower() -> None:
+    """Run a federation over real machines."""
     from importlib.util import find_spec
 
     if find_spec("flwr") is None:

@@ -51,7 +51,7 @@ def rounds(
 
 def status(home: Path) -> None:
     """Print where the federation in a server's directory stands."""
-    from fedsarsa.deploy.server import is_running
+    from fedsarsa.deploy.server_process import is_running
 
     found = ledger.checkpoint(home)
     if found is None:

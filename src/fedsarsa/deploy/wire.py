@@ -12,12 +12,14 @@ This file and ``bridge.py`` travel in the Flower app as well, so that the short-
 not import the whole package: they import nothing else of it.
 """
 
+import json
 import os
 import socket
 import stat
 import struct
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,8 +44,23 @@ def packed(vector: Floats) -> bytes:
 
 
 def unpacked(content: bytes) -> Floats:
-    """The vector of these bytes; a ValueError if they are no whole numbers of float64."""
+    """The vector of these bytes."""
+    if len(content) % 8:
+        raise BrokenMessageError(f"expected a vector of float64, got {len(content)} bytes")
     return np.frombuffer(content, "<f8").astype(np.float64)
+
+
+def read(header: bytes) -> dict[str, Any]:
+    """The JSON object in a header."""
+    if len(header) > LONGEST_HEADER:
+        raise BrokenMessageError(f"expected a header of at most {LONGEST_HEADER} bytes, got {len(header)}")
+    try:
+        content = json.loads(header)
+    except (ValueError, RecursionError):  # nesting may have no end
+        content = None
+    if not isinstance(content, dict):
+        raise BrokenMessageError("expected a header that is a JSON object, got something else")
+    return content
 
 
 def send(connection: socket.socket, header: bytes, vector: bytes) -> None:
