@@ -28,8 +28,10 @@ SHORT = """
 import sys
 if "supernode" in sys.orig_argv:
     import time, types
-    import flwr.common.constant as constant
-    constant.HEARTBEAT_DEFAULT_INTERVAL = 4
+    from flwr.supercore import heartbeat
+    from flwr.supernode import fleet_http_connection as connection
+    connection.HEARTBEAT_DEFAULT_INTERVAL = heartbeat.HEARTBEAT_DEFAULT_INTERVAL = 4
+    heartbeat.HEARTBEAT_CALL_TIMEOUT = 2
     from flwr.supercore.protobuf.client import ProtobufClient
     ProtobufClient.__init__.__kwdefaults__["timeout"] = 4.0
     from flwr.supernode import start_client_internal as inside
