@@ -5,34 +5,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Deadline:
-    """The seconds of a round, and who may use how many of them.
+    """The seconds of a round (``server.deadline``), and who may use how many of them."""
 
-    Attributes
-    ----------
-    seconds : float
-        How long the server waits for the replies to a question; ``server.deadline`` in the configuration.
-    bridge_share : float
-        The share of them that a bridge waits for its agent; the rest is for the ways there and back.
-    late_share, latest : float
-        The share of the bridge's wait, and the most seconds, that an agent has left to say that it is late.
-    grace : float
-        Seconds that messages outlive the deadline, so that no reply is lost on its way.
-    longest_request : float
-        The most seconds that a bridge may take to hand a question to its agent.
-    most : float
-        Deadlines for which a round is asked again before the server gives up.
-    first_pause, longest_pause : float
-        Seconds from one asking of a round to the next; they double each time.
-    """
-
-    seconds: float
-    bridge_share: float = 0.7
-    late_share: float = 0.2
+    seconds: float  # that the server waits for the replies to a question
+    bridge_share: float = 0.7  # of them: for the agent; the rest is for the ways there and back
+    late_share: float = 0.2  # of the agent's: to say in time that it is late, at most ``latest`` seconds
     latest: float = 1.0
-    grace: float = 5.0
-    longest_request: float = 10.0
-    most: float = 10.0
-    first_pause: float = 1.0
+    longest_request: float = 10.0  # seconds that a bridge may take to hand a question to its agent
+    grace: float = 5.0  # seconds that messages outlive the deadline, so that no reply is lost on its way
+    most: float = 10.0  # deadlines for which a round is asked again before the server gives up
+    first_pause: float = 1.0  # seconds from one asking of a round to the next; they double each time
     longest_pause: float = 30.0
 
     @property
@@ -42,7 +24,7 @@ class Deadline:
 
     @property
     def agent(self) -> float:
-        """Seconds that an agent may work, so that it can say in time that it is late."""
+        """Seconds that an agent may work."""
         return self.bridge - min(self.latest, self.late_share * self.bridge)
 
     @property
