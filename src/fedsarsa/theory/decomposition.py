@@ -80,6 +80,10 @@ def decompose(
     ----------
     history : History
         Recorded with this fleet and these settings.
+    fleet : Fleet
+        The agents' worlds.
+    algo : FedSARSA
+        How they were trained.
     reference : (d,), optional
         The parameter that errors are measured to: agent 0's fixed point unless given (it must be where a
         greedy policy has none). The lemma's theta_* is ``fixed_point(fleet.central(), ...)``.
@@ -94,6 +98,19 @@ def decompose(
         over t: the largest known term but descent, on average over runs. ``attrs["limiting"]`` is the last of
         them, ``attrs["warnings"]`` a tuple of sentences that say which terms are not known and why. Failed
         runs are NaN.
+
+    Raises
+    ------
+    ValueError
+        The history is of another fleet or of other settings, or there is no reference.
+
+    Examples
+    --------
+    >>> import fedsarsa as fs
+    >>> fleet, algo = fs.paper.fleet(2, 0.5, 0.5, states=10, actions=10), fs.FedSARSA()
+    >>> history = algo.train(fleet, steps=1000, runs=2)
+    >>> fs.theory.decompose(history, fleet, algo, records=4).attrs["limiting"]
+    'heterogeneity'
     """
     history = _checks.instance("history", history, History, "a History")
     fleet, algo = as_fleet(fleet), plain(algo)

@@ -25,6 +25,10 @@ def evaluate(fleet: Fleet | Sequence[FiniteMDP], algo: FedSARSA, theta: ArrayLik
 
     Parameters
     ----------
+    fleet : Fleet
+        The agents' worlds.
+    algo : FedSARSA
+        Its features and its policy count.
     theta : (d,) or (N, d)
         One parameter for all agents, or one per agent.
 
@@ -35,6 +39,19 @@ def evaluate(fleet: Fleet | Sequence[FiniteMDP], algo: FedSARSA, theta: ArrayLik
         ``average_reward``: long-run mean reward per step;
         ``optimal_return``: the largest discounted return of any policy in that agent's world;
         ``gap``: optimal_return - discounted_return, not negative but for rounding.
+
+    Raises
+    ------
+    ValueError
+        ``theta`` does not fit the features and the agents.
+
+    Examples
+    --------
+    >>> import fedsarsa as fs
+    >>> fleet, algo = fs.paper.fleet(2, 0.5, 0.5, states=10, actions=10), fs.FedSARSA()
+    >>> theta = fs.theory.fixed_point(fleet[0], algo.features, algo.policy)
+    >>> fs.evaluate(fleet, algo, theta).gap.values.round(2)
+    array([0.62, 0.79])
     """
     fleet, algo = as_fleet(fleet), checked(algo)
     features = algo.feature_map(fleet)

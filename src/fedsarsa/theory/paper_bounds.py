@@ -54,10 +54,40 @@ class Bounds:
 def bounds(
     fleet: Fleet | Sequence[FiniteMDP], algo: FedSARSA, steps: int, theta0: ArrayLike | None = None
 ) -> Bounds:
-    """Every bound of the paper for a training of ``steps`` steps from ``theta0`` (0 unless given), (d,).
+    """Every bound of the paper for a training.
 
     Where the theory does not apply, a bound says why in a sentence, and those that stand without it
     (worlds, operators, the ball that parameters cannot leave) still apply.
+
+    Parameters
+    ----------
+    fleet : Fleet
+        The agents' worlds.
+    algo : FedSARSA
+        How they train.
+    steps : int
+        T.
+    theta0 : (d,), optional
+        Where training starts, 0 unless given.
+
+    Returns
+    -------
+    Bounds
+        To iterate over, or to ask for by the paper's label.
+
+    Raises
+    ------
+    ValueError
+        ``steps`` or ``theta0`` do not fit.
+
+    Examples
+    --------
+    >>> import fedsarsa as fs
+    >>> found = fs.theory.bounds(fs.paper.fleet(2, 0.5, 0.5, states=10, actions=10), fs.FedSARSA(), 1000)
+    >>> found["lem:distri-hetero"].exact < found["lem:distri-hetero"].bound
+    True
+    >>> found["thm:fix-drift"].applies
+    False
     """
     fleet, algo = as_fleet(fleet), plain(algo)
     steps = _checks.integer("steps", steps, least=1)

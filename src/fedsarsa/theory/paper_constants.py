@@ -134,9 +134,30 @@ def constants(fleet: Fleet | Sequence[FiniteMDP], algo: FedSARSA, steps: int | N
 
     Parameters
     ----------
+    fleet : Fleet
+        The agents' worlds.
+    algo : FedSARSA
+        How they train.
     steps : int, optional
         T. Constants that depend on the last step size (tau and what follows from it) take the first
         step size for it unless T is given.
+
+    Returns
+    -------
+    Constants
+        Those for which there is no fixed point are NaN; a policy that jumps gets a warning.
+
+    Raises
+    ------
+    TypeError
+        The fleet is not one of finite worlds, or the algorithm is not a `FedSARSA`.
+
+    Examples
+    --------
+    >>> import fedsarsa as fs
+    >>> c = fs.theory.constants(fs.paper.fleet(2, 0.5, 0.5, states=10, actions=10), fs.FedSARSA())
+    >>> [condition.name for condition in c.conditions if condition.needed and not condition.holds]
+    ['smooth policy', 'step size']
     """
     result = compute(as_fleet(fleet), plain(algo), steps)
     if math.isinf(result.L):

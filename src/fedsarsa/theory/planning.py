@@ -127,6 +127,8 @@ def plan(
 
     Parameters
     ----------
+    fleet : Fleet
+        The agents' worlds.
     algo : FedSARSA
         Features, policy and weights; its step size and K are what the plan chooses.
     target : float
@@ -140,11 +142,26 @@ def plan(
     periods, step_sizes : sequences, optional
         Values of K and of the step size to consider. Step sizes at which predictions would warn of slow
         chains or large steps are left out unless they are given.
+    slack : float
+        Share by which T may exceed the smallest.
+
+    Returns
+    -------
+    Plan
+        The setting, what was compared, and what federating is worth to each agent.
 
     Raises
     ------
     ValueError
         No setting reaches the target; the message names the least error that one does reach.
+
+    Examples
+    --------
+    >>> import fedsarsa as fs
+    >>> fleet, algo = fs.paper.fleet(4, 0.1, 0.1, states=10, actions=10), fs.FedSARSA()
+    >>> answer = fs.theory.plan(fleet, algo, 2.0, agents=[1, 4], periods=[1, 10], step_sizes=[0.01, 0.02])
+    >>> answer.error <= 2.0
+    True
     """
     fleet, algo = as_fleet(fleet), plain(algo)
     target = _checks.positive("target", target)

@@ -34,6 +34,10 @@ def improvement(
 
     Parameters
     ----------
+    fleet : ControlFleet or GymFleet
+        Worlds whose actions are numbers, or any other control worlds and environments.
+    algo : FedSARSA
+        Its features, policy and ``actions`` count.
     theta : (d,)
         The parameter.
     observation : (inputs,)
@@ -46,6 +50,23 @@ def improvement(
     xarray.DataArray
         Probabilities (action,), with the actions as numbers: the candidates, or the middles of the cells.
         ``attrs["L"]`` is the operator's Lipschitz constant (Assumption ``asmp:lip``).
+
+    Raises
+    ------
+    TypeError
+        The worlds are finite.
+    ValueError
+        ``theta`` or ``observation`` have another shape.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fedsarsa as fs
+    >>> fleet, features = fs.control.fleet("Pendulum", 2), fs.TileCoding(2, [2, 2, 2])
+    >>> algo = fs.FedSARSA(features, fs.Softmax(1.0), actions=fs.GridActions(3))
+    >>> theta = np.zeros(algo.problem(fleet, steps=1, runs=1, seed=0).features.dim)
+    >>> fs.theory.improvement(fleet, algo, theta, [1.0, 0.0, 0.0]).values.round(3)
+    array([0.333, 0.333, 0.333])
     """
     problem = checked(algo).problem(any_fleet(fleet), steps=1, runs=1, seed=0)
     if problem.finite:
