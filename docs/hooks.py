@@ -21,11 +21,10 @@ from typer.main import get_command
 import fedsarsa as fs
 from fedsarsa.cli import app
 from fedsarsa.experiments import config
-from fedsarsa.experiments.reproduction.claim import FAILS, HOLDS, OPEN, PARTLY, UNCLEAR
+from fedsarsa.experiments.reproduction.claim import CLASSES
 from fedsarsa.experiments.statistics import Estimate
 
 CLAIMS = Path(__file__).parent / "claims.csv"
-CLASSES = {HOLDS: "holds", PARTLY: "part", FAILS: "fails", OPEN: "open", UNCLEAR: "open"}
 
 
 def claims() -> str:

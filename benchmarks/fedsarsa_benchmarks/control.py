@@ -1,10 +1,7 @@
 """How fast control worlds train, beside the same algorithm in Python over Gymnasium."""
 
-from collections.abc import Callable
-from functools import partial
-
 import fedsarsa as fs
-from fedsarsa_benchmarks.measuring import Result, at_least, at_most, seconds
+from fedsarsa_benchmarks.measuring import Result, at_least, at_most, per_step, seconds
 
 AGENTS, SYNC_EVERY = 16, 1000
 SETTINGS = {"CartPole": ("CartPole-v1", [2, 4, 8, 8]), "MountainCar": ("MountainCar-v0", [8, 8])}
@@ -14,14 +11,6 @@ def algorithm(bins: list[int], bounds: object = None) -> fs.FedSARSA:
     """Eight tilings, epsilon-greedy."""
     features = fs.TileCoding(8, bins, bounds)  # type: ignore[arg-type]
     return fs.FedSARSA(features, fs.EpsilonGreedy(0.01), 0.3, SYNC_EVERY)
-
-
-def per_step(train: Callable[[int], object], steps: int, agents: int, repeats: int) -> float:
-    """Seconds per agent-step beyond the first steps: two lengths are timed and subtracted."""
-    short = steps // 10
-    train(short)
-    long, little = seconds(partial(train, steps), repeats), seconds(partial(train, short), repeats)
-    return (long - little) / ((steps - short) * agents)
 
 
 def compiled(name: str, steps: int, runs: int = 4) -> float:

@@ -3,29 +3,23 @@
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from functools import partial
 
 import numpy as np
 
 import fedsarsa as fs
 from fedsarsa_benchmarks import plain_numpy
-from fedsarsa_benchmarks.measuring import Result, at_least, at_most, seconds
+from fedsarsa_benchmarks.measuring import Result, at_least, at_most, per_step
 
 
 def cost(fleet: fs.Fleet, steps: int, runs: int, threads: int = 2, features: object = None) -> float:
-    """Nanoseconds per agent-step of the cpu engine in the published setting, beyond the first steps.
-
-    Two lengths are timed and subtracted: tables and threads are not part of a step; records are.
-    """
+    """Nanoseconds per agent-step of the cpu engine in the published setting."""
     algo = fs.FedSARSA(features=features) if features is not None else fs.FedSARSA()  # type: ignore[arg-type]
 
-    def run(length: int) -> Callable[[], object]:
-        return lambda: algo.train(fleet, length, runs, engine="cpu", threads=threads)
+    def train(length: int) -> object:
+        return algo.train(fleet, length, runs, engine="cpu", threads=threads)
 
-    short = max(10, steps // 100 * 10)
-    run(short)()
-    return (seconds(run(steps)) - seconds(run(short))) / ((steps - short) * runs * len(fleet)) * 1e9
+    return per_step(train, steps, runs * len(fleet)) * 1e9
 
 
 def measure(quick: bool = False) -> list[Result]:
@@ -34,9 +28,7 @@ def measure(quick: bool = False) -> list[Result]:
     fleet = fs.paper.fleet(20)
     results = []
 
-    loop_steps = 200 // scale
-    long, short = (seconds(partial(plain_numpy.train, fleet, n), 3) for n in (loop_steps, 10))
-    loop = (long - short) / ((loop_steps - 10) * len(fleet)) * 1e9
+    loop = per_step(partial(plain_numpy.train, fleet), 200 // scale, len(fleet), repeats=3) * 1e9
     both = cost(fleet, 20_000 // scale, 20)
     one = cost(fleet, 20_000 // scale, 20, threads=1)
     results.append(Result("plain NumPy loop", f"{loop:,.0f} ns per agent-step"))

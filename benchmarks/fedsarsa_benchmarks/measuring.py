@@ -4,6 +4,7 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 REPEATS = 5
 
@@ -31,6 +32,17 @@ def at_most(what: str, value: float, unit: str, wanted: float) -> Result:
 def seconds(work: Callable[[], object], repeats: int = REPEATS) -> float:
     """The shortest of several timings: the one least disturbed by other programs."""
     return min(_timings(work, repeats))
+
+
+def per_step(train: Callable[[int], object], steps: int, agents: int, repeats: int = REPEATS) -> float:
+    """Seconds per agent-step beyond the first steps: two lengths are timed and subtracted.
+
+    Tables and threads are not part of a step; records are.
+    """
+    short = max(10, steps // 100 * 10)
+    train(short)
+    long, little = (seconds(partial(train, length), repeats) for length in (steps, short))
+    return (long - little) / ((steps - short) * agents)
 
 
 def median_seconds(work: Callable[[], object], repeats: int = REPEATS) -> float:

@@ -52,8 +52,7 @@ class Outcome:
 def compare(case: Case, runs: int, threads: int | None = None) -> Outcome:
     """Predict a case, train it, and compare."""
     begun = time.perf_counter()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         try:
             prediction = predict(case.fleet, case.algo, case.steps)
         except ValueError:

@@ -12,8 +12,7 @@ def measure(quick: bool = False) -> list[Result]:
     fleet, algo = fs.paper.fleet(agents), fs.FedSARSA()
 
     def everything() -> None:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that the published setting is outside the theory
+        with warnings.catch_warnings(action="ignore"):  # that the published setting is outside the theory
             fs.theory.constants(fleet, algo)
             for world in fleet.worlds:
                 fs.theory.fixed_point(world, algo.features, algo.policy)

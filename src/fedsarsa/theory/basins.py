@@ -11,6 +11,7 @@ from functools import partial
 import numpy as np
 
 from fedsarsa._checks import Floats
+from fedsarsa.federation.servers.projection import project
 from fedsarsa.theory.federation_model import FederationModel
 from fedsarsa.theory.roots import STILL, MeanField
 from fedsarsa.theory.trajectory import Stride, Trajectory, width
@@ -87,8 +88,4 @@ def _error(
 ) -> float:
     """Squared error at the end of training, from ``x`` standard deviations off the mean; NaN if unknown."""
     theta = flow.after(mean + x * deviation, time)
-    if theta is None:
-        return np.nan
-    if radius is not None:
-        theta = theta * min(1.0, radius / max(float(np.linalg.norm(theta)), 1e-300))
-    return float(((theta - target) ** 2).sum())
+    return np.nan if theta is None else float(((project(theta, radius) - target) ** 2).sum())

@@ -11,6 +11,8 @@ from fedsarsa.experiments.statistics import Estimate
 HOLDS, PARTLY, FAILS = "holds", "holds in part", "does not hold"
 UNCLEAR = "inconclusive"  # the confidence interval is too wide to tell
 OPEN = "condition not met"  # so that the claim says nothing about this setting
+# How pages style a verdict.
+CLASSES = {UNCLEAR: "open", HOLDS: "holds", PARTLY: "part", FAILS: "fails", OPEN: "open"}
 
 
 @dataclass(frozen=True)

@@ -60,7 +60,8 @@ def counterproductive(sarsa: xr.Dataset, scale: Scale) -> Claim:
         measured=measured[most],
         verdict=HOLDS if ordered else UNCLEAR if good and not bad else FAILS,
         detail=f"agent 1 gains at {levels(good)} and loses at {levels(bad)}; between them the two are equal "
-        f"at level {_crossing(_values(measured)):.2f}, predicted {_crossing(predicted):.2f}",
+        f"at level {_crossing({x: one.value for x, one in measured.items()}):.2f}, predicted "
+        f"{_crossing(predicted):.2f}",
         figure="federating",
     )
 
@@ -140,10 +141,6 @@ def _steps_to(sarsa: xr.Dataset, eps_p: float, eps_r: float, size: int, floors: 
 
 def _alone(floors: xr.DataArray) -> xr.DataArray:
     return floors.sel(eps_p=0.0, eps_r=0.0, agents=1)
-
-
-def _values(ratios: Mapping[float, Estimate]) -> dict[float, float]:
-    return {level: one.value for level, one in ratios.items()}
 
 
 def _crossing(ratios: Mapping[float, float]) -> float:

@@ -20,7 +20,7 @@ from fedsarsa.experiments.reproduction import (
     settings,
     theory_claims,
 )
-from fedsarsa.experiments.reproduction.claim import FAILS, HOLDS, OPEN, PARTLY, UNCLEAR, Claim
+from fedsarsa.experiments.reproduction.claim import CLASSES, FAILS, HOLDS, OPEN, PARTLY, UNCLEAR, Claim
 from fedsarsa.experiments.reproduction.figures import Drawing
 from fedsarsa.experiments.reproduction.settings import Scale
 
@@ -41,7 +41,6 @@ figure { margin: 1rem 0; } figure img { max-width: 100%; height: auto; }
 pre { background: #f6f6f4; padding: 0.8rem; overflow-x: auto; font-size: 0.8rem; line-height: 1.35; }
 a { color: #00538a; } .code { font-size: 0.85rem; }
 """
-CLASSES = {UNCLEAR: "open", HOLDS: "holds", PARTLY: "part", FAILS: "fails", OPEN: "open"}
 
 
 def page(
