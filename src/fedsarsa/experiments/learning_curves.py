@@ -31,14 +31,11 @@ def figure(history: History, title: str) -> Figure:
     """The fleet's mean return with a 95% band over runs, and every agent's own in the background."""
     curve = coarse(history)
     with warnings.catch_warnings(action="ignore", category=RuntimeWarning):  # bins without an episode
-        agents, fleet = curve.mean("run"), curve.mean("agent")
+        agents, (mean, margin) = curve.mean("run"), mean_and_margin(curve.mean("agent"))
     drawn = Figure(figsize=SIZE, layout="constrained")
     axes = drawn.subplots()
     for agent in agents.transpose("agent", "t").values:
         axes.plot(curve["t"], agent, color="0.6", linewidth=0.5)
-    mean, margin = (
-        mean_and_margin(fleet) if fleet.sizes["run"] > 1 else (fleet.values[0], np.zeros(len(fleet["t"])))
-    )
     axes.plot(curve["t"], mean, color="tab:blue", linewidth=1.6, label="fleet")
     axes.fill_between(curve["t"], mean - margin, mean + margin, color="tab:blue", alpha=0.25, linewidth=0)
     known = agents.values[np.isfinite(agents.values)]

@@ -17,22 +17,20 @@ from fedsarsa.experiments.store import Store
 KIND = "prediction"
 
 
-def predict(cell: Cell, folder: Path) -> xr.Dataset:
-    """What to expect of a cell: ``mse`` (t,) at the times its training records, and ``final``, the last."""
+def predict(cell: Cell, folder: Path, path: Path) -> xr.Dataset:
+    """Store at ``path`` what to expect of a cell.
+
+    ``predicted`` (t,) is the error at the times that its training records, ``predicted_final`` the last.
+    """
     config = cell.config
     fleet = finite(config.fleet.build(folder))
     with warnings.catch_warnings(action="ignore"):  # the reader of a figure sees how good a prediction is
         prediction = theory.predict(fleet, cell.algorithm, config.training.steps, reference(config, folder))
     times = slice(None, None, config.training.record_every)
     final = prediction.mse.isel(t=-1, drop=True)
-    return xr.Dataset({"predicted": prediction.mse.isel(t=times), "predicted_final": final})
-
-
-def keep(cell: Cell, folder: Path, path: Path) -> xr.Dataset:
-    """The same, stored at ``path``."""
-    prediction = predict(cell, folder)
-    _netcdf.write(prediction.assign_attrs(fedsarsa_file=KIND), path)
-    return prediction
+    found = xr.Dataset({"predicted": prediction.mse.isel(t=times), "predicted_final": final})
+    _netcdf.write(found.assign_attrs(fedsarsa_file=KIND), path)
+    return found
 
 
 class Predictions:
@@ -46,7 +44,7 @@ class Predictions:
             if known is not None:
                 self.stored[cell.number] = known
             else:
-                self.coming[cell.number] = pool.submit(keep, cell, folder, store.path(cell.number))
+                self.coming[cell.number] = pool.submit(predict, cell, folder, store.path(cell.number))
 
     def beside(self, errors: list[xr.DataArray]) -> list[xr.Dataset]:
         """The prediction for every cell, NaN for cells without one; ``errors`` (run, t) give the times."""

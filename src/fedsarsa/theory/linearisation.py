@@ -21,6 +21,7 @@ from scipy.linalg import lu_factor, lu_solve
 
 from fedsarsa._checks import Floats
 from fedsarsa.theory.action_classes import Dynamics, Point, flow, moment, per_state
+from fedsarsa.theory.mixing import mixing_rate
 
 # Steps up to which weights are moved one by one: cheaper than a power of the chain.
 FEW = 20
@@ -50,10 +51,8 @@ class Poisson:
 
         It is at least 1: a deviation lasts for one step less beyond its own.
         """
-        eigenvalues = np.linalg.eigvals(self.chain)
-        others = np.delete(eigenvalues, np.argmin(np.abs(1 - eigenvalues)))
-        gap = 1 - np.abs(others).max(initial=0.0)
-        return float(1 / gap) if gap > 0 else np.inf
+        gap = 1 - mixing_rate(self.chain)
+        return 1 / gap if gap > 0 else np.inf
 
     def values(self, rewards: Floats) -> Floats:
         """U - P U = rewards, (S, k), of stationary mean zero as ``rewards`` are."""
