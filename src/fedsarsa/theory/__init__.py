@@ -3,8 +3,10 @@
 from fedsarsa.theory.decomposition import decompose
 from fedsarsa.theory.evaluation import evaluate
 from fedsarsa.theory.fixed_points import federated_point, fixed_point
+from fedsarsa.theory.grouping import coalitions
 from fedsarsa.theory.paper_bounds import bounds
 from fedsarsa.theory.paper_constants import constants
+from fedsarsa.theory.personal import personal_weights
 from fedsarsa.theory.planning import plan
 from fedsarsa.theory.policy_improvement import improvement
 from fedsarsa.theory.prediction import predict
@@ -12,12 +14,14 @@ from fedsarsa.theory.round_limits import round_limit
 
 __all__ = [
     "bounds",
+    "coalitions",
     "constants",
     "decompose",
     "evaluate",
     "federated_point",
     "fixed_point",
     "improvement",
+    "personal_weights",
     "plan",
     "predict",
     "round_limit",
