@@ -23,6 +23,16 @@ GRID = [
     *(("calibrated", level) for level in (0.1, 0.2, 0.5, 1.0)),  # rewards cannot differ by more than all of R
 ]
 
+# In the released scheme, mean over agents of the error alone, together and personal: the first two measured
+# in 40 runs, the third predicted from the noise of those runs.
+PUBLISHED = {
+    0.1: (0.773, 0.072, 0.064),
+    0.2: (0.722, 0.166, 0.104),
+    0.5: (0.519, 0.840, 0.178),
+    1.0: (0.423, 3.286, 0.238),
+    2.0: (0.927, 13.106, 0.607),
+}
+
 
 def mean_and_deviation(theta, points):
     """Mean over runs of every agent's error (N,), and its standard error (N,)."""
@@ -51,6 +61,9 @@ def test_published_grid(scheme, level):
     personal = mean_and_deviation(best.weights @ own, best.points)
     assert excess(best.personal, *personal) <= TOLERANCE
     assert excess(best.alone, *alone) <= TOLERANCE
+    if scheme == "released" and level:
+        means = [errors.mean() for errors in (best.alone, best.together, best.personal)]
+        np.testing.assert_allclose(means, PUBLISHED[level], rtol=0.03)
     # Never above the others: exactly for alone; for together but half a percent, where worlds are alike.
     assert (best.personal <= best.alone).all()
     assert (best.personal <= 1.005 * best.together).all()
@@ -58,9 +71,9 @@ def test_published_grid(scheme, level):
         assert (personal[0] <= other + 3 * np.hypot(personal[1], deviation)).all()
 
 
-@pytest.mark.parametrize("seed", [1, 2, 6, 10, 11, 14, 15, 16])
+@pytest.mark.parametrize("seed", [1, 2, 6, 10, 11])
 def test_random_fleets(seed):
-    """The first eight with several agents that have no warning, as sharp policies have."""
+    """The first five with several agents that have no warning, as sharp policies have."""
     runs = 150
     case = random_case(seed, 10 * runs)
     best = personal_weights(case.fleet, case.algo, case.steps)

@@ -7,6 +7,7 @@ from fedsarsa.theory.grouping import coalitions
 from fedsarsa.theory.paper_bounds import bounds
 from fedsarsa.theory.paper_constants import constants
 from fedsarsa.theory.personal import personal_weights
+from fedsarsa.theory.personal_planning import personal_plan
 from fedsarsa.theory.planning import plan
 from fedsarsa.theory.policy_improvement import improvement
 from fedsarsa.theory.prediction import predict
@@ -21,6 +22,7 @@ __all__ = [
     "federated_point",
     "fixed_point",
     "improvement",
+    "personal_plan",
     "personal_weights",
     "plan",
     "predict",

@@ -1,5 +1,6 @@
 """Affine maps with noise: what steps and rounds do to the mean and the covariance of a parameter."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -107,24 +108,33 @@ def doublings(step: Affine, most: int) -> list[Affine]:
     return powers
 
 
+def strides(step: Affine, start: Floats, most: int) -> Iterator[tuple[int, Floats, Floats]]:
+    """Rounds done, mean and covariance, from ``start`` up to ``most`` rounds or as long as they are finite.
+
+    Strides grow with the rounds done, by a sixteenth of them; leading axes of the map are kept.
+    """
+    mean, spread = np.broadcast_to(start, step.c.shape), np.zeros_like(step.M)
+    powers, done = doublings(step, most), 0
+    while done < most:
+        stride = min(max(0, (done // 16).bit_length() - 1), len(powers) - 1)
+        mean, spread = powers[stride].moved(mean, spread)
+        done += 2**stride
+        if not (np.isfinite(mean).all() and np.isfinite(spread).all()):
+            return
+        yield done, mean, spread
+
+
 def rounds_until(
     step: Affine, start: Floats, reference: Floats, target: float, most: int
 ) -> tuple[float, float]:
     """Rounds until the error is at most ``target`` (inf beyond ``most``), and the least error met on the way.
 
-    Strides grow with the rounds done, so the answer is exact to a sixteenth; the error may have a minimum.
+    The answer is exact to a sixteenth (see `strides`); the error may have a minimum.
     """
-    mean, spread = start, np.zeros_like(step.M)
-    powers, done, least = doublings(step, most), 0, np.inf
-    with np.errstate(over="ignore", invalid="ignore"):
-        while done < most:
-            stride = min(max(0, (done // 16).bit_length() - 1), len(powers) - 1)
-            mean, spread = powers[stride].moved(mean, spread)
-            done += 2**stride
-            error = float(((mean - reference) ** 2).sum() + np.trace(spread))
-            if not np.isfinite(error):
-                break
-            least = min(least, error)
-            if error <= target:
-                return done, least
+    least = np.inf
+    for done, mean, spread in strides(step, start, most):
+        error = float(((mean - reference) ** 2).sum() + np.trace(spread))
+        least = min(least, error)
+        if error <= target:
+            return done, least
     return np.inf, least

@@ -176,11 +176,7 @@ def plan(
     before = float(((problem.start - problem.reference) ** 2).sum())
     if before <= target:
         raise ValueError(f"target must be below the error before training, {before:.6g}, got {target:g}")
-    if step_sizes is None:
-        largest = problem.largest_step()
-        sizes = [alpha for alpha in STEP_SIZES if alpha <= largest] or [STEP_SIZES[0]]
-    else:
-        sizes = [_checks.positive("step_sizes", alpha) for alpha in _sequence("step_sizes", step_sizes)]
+    sizes = candidate_steps(problem, step_sizes)
     federations = problem.federations(counts)
     table = choices(problem, federations, sizes, target, most_steps)
     search = _Search(problem, target, most_steps)
@@ -288,6 +284,14 @@ class _Search:
         if error > self.target:
             return None
         return _Setting(agents, period, alpha, place * period, error, prediction.warnings)
+
+
+def candidate_steps(problem: PlanningProblem, given: Sequence[float] | None) -> list[float]:
+    """Step sizes to consider: those given, or those at which predictions need not warn."""
+    if given is not None:
+        return [_checks.positive("step_sizes", alpha) for alpha in _sequence("step_sizes", given)]
+    largest = problem.largest_step()
+    return [alpha for alpha in STEP_SIZES if alpha <= largest] or [STEP_SIZES[0]]
 
 
 def _counts(agents: int) -> list[int]:
