@@ -18,12 +18,25 @@ NO_ALGO = "algo must be a FedSARSA, got"
     [
         (theory.predict, [10]),
         (theory.plan, [0.1]),
+        (theory.personal_weights, [10]),
+        (theory.coalitions, [10]),
+        (theory.personal_plan, [0.1]),
         (theory.bounds, [10]),
         (theory.constants, []),
         (theory.evaluation.evaluate, [[0.0] * 8]),
         (lambda fleet, algo: theory.decompose(ALGO.train(FLEET, 1, runs=1), fleet, algo), []),
     ],
-    ids=["predict", "plan", "bounds", "constants", "evaluate", "decompose"],
+    ids=[
+        "predict",
+        "plan",
+        "personal_weights",
+        "coalitions",
+        "personal_plan",
+        "bounds",
+        "constants",
+        "evaluate",
+        "decompose",
+    ],
 )
 def test_fleet_and_algorithm(function, rest):
     for fleet, algo, message in (
