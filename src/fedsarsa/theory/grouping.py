@@ -20,8 +20,8 @@ from scipy.cluster.hierarchy import cut_tree, ward
 from fedsarsa._blas import single_threaded
 from fedsarsa._checks import Floats
 from fedsarsa.algorithm import FedSARSA, plain
+from fedsarsa.federation.servers.mixtures import mixture_errors
 from fedsarsa.theory.learners import learn_alone
-from fedsarsa.theory.mixtures import mixture_errors
 from fedsarsa.worlds.fleet import Fleet, as_fleet
 
 # Agents up to which all ways to split them are compared: 3^N steps.
@@ -118,7 +118,7 @@ def coalitions(fleet: Fleet, algo: FedSARSA, steps: int, theta0: ArrayLike | Non
     few = len(fleet) <= FEW
     label = _best_split(statistics) if few else _improved(statistics, _cut(statistics, points))
     groups = tuple(tuple(np.flatnonzero(label == g).tolist()) for g in dict.fromkeys(label.tolist()))
-    errors = mixture_errors(_weights(groups, len(fleet)), means, variances, points)
+    errors = mixture_errors(_weights(groups, len(fleet)), means, points, variances)
     return Coalitions(groups, errors, learners.alone[learners.of], int(steps), few, learners.warnings)
 
 

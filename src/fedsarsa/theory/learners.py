@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fedsarsa import _checks
 from fedsarsa._checks import Floats
 from fedsarsa.algorithm import FedSARSA
 from fedsarsa.federation.problem import Problem
@@ -14,7 +15,7 @@ from fedsarsa.theory.federation_model import FederationModel, federation_model
 from fedsarsa.theory.fixed_points import fixed_point
 from fedsarsa.theory.linearisation import Linearisation, linearise
 from fedsarsa.theory.predicted_moments import each_alone, follow_training, named_divergence
-from fedsarsa.theory.prediction import noted, vector
+from fedsarsa.theory.prediction import noted
 from fedsarsa.theory.prediction_warnings import check_step, largest_share, largest_step, notes, slowness
 from fedsarsa.theory.smoothness import require_smooth
 from fedsarsa.theory.trajectory import Trajectory
@@ -76,7 +77,7 @@ def learn_alone(fleet: Fleet, algo: FedSARSA, steps: int, theta0: ArrayLike | No
     require_smooth(algo.policy, fleet.actions)
     problem = replace(algo, sync_every=None, weights=None, radius=None).problem(fleet, steps, runs=1, seed=0)
     dim = problem.features.dim
-    start = np.zeros(dim) if theta0 is None else vector("theta0", theta0, dim)
+    start = np.zeros(dim) if theta0 is None else _checks.vector("theta0", theta0, dim)
     model = federation_model(problem)
     check_step(algo, largest_step(problem, model))
     found = [noted(fixed_point, world, algo.features, algo.policy) for world in fleet.worlds]

@@ -19,9 +19,9 @@ from fedsarsa import _checks
 from fedsarsa._blas import single_threaded
 from fedsarsa._checks import SUM_TOLERANCE, Floats
 from fedsarsa.algorithm import FedSARSA, plain
+from fedsarsa.federation.servers.mixtures import mixture_errors, mixture_weights
 from fedsarsa.theory.federation_model import federation_model
 from fedsarsa.theory.learners import Learners, Way, learn_alone, way_notes
-from fedsarsa.theory.mixtures import best_mixture, mixture_errors
 from fedsarsa.theory.predicted_moments import follow_training, named_divergence
 from fedsarsa.worlds.fleet import Fleet, as_fleet
 
@@ -74,7 +74,7 @@ class PersonalWeights:
         if abs(sums[worst] - 1) > SUM_TOLERANCE:
             raise ValueError(f"weights must sum to one in every row, got {sums[worst]:.12g} in row {worst}")
         variances = np.trace(self.covariances, axis1=1, axis2=2)
-        return mixture_errors(given, self.means, variances, self.points)
+        return mixture_errors(given, self.means, self.points, variances)
 
     def __repr__(self) -> str:
         return (
@@ -148,8 +148,8 @@ def personal_weights(
     learners = learn_alone(fleet, algo, steps, theta0)
     means, points, of = learners.means, learners.points, learners.of
     variances = learners.variances / learners.count  # of the mean over agents of a kind, which weigh alike
-    kinds = np.stack([best_mixture(means, variances, point, nonnegative) for point in points])
-    personal = mixture_errors(kinds, means, variances, points)
+    kinds = np.stack([mixture_weights(means, point, variances, nonnegative) for point in points])
+    personal = mixture_errors(kinds, means, points, variances)
     together, said = _federated(fleet, algo, steps, learners)
     told = tuple(dict.fromkeys([*learners.warnings, *said]))
     for note in told:
@@ -173,7 +173,7 @@ def _federated(
     """The central parameter's error to the points of all kinds of learners, (m,), and why it may be off."""
     if algo.sync_every is None:  # the plain average of agents apart
         shares, variances = learners.count / len(fleet), learners.variances / learners.count
-        return mixture_errors(shares, learners.means, variances, learners.points), ()
+        return mixture_errors(shares, learners.means, learners.points, variances), ()
     problem = algo.problem(fleet, steps, runs=1, seed=0)
     model = federation_model(problem)
     # Agents' mean error is that to the mean of their points, and the scatter of the points around it.

@@ -15,8 +15,8 @@ from fedsarsa import _checks
 from fedsarsa._blas import single_threaded
 from fedsarsa._checks import Floats
 from fedsarsa.algorithm import FedSARSA, plain
+from fedsarsa.federation.servers.mixtures import mixture_errors, mixture_weights
 from fedsarsa.theory.affine import strides
-from fedsarsa.theory.mixtures import best_mixture, mixture_errors
 from fedsarsa.theory.personal import PersonalWeights, personal_weights
 from fedsarsa.theory.planning import MOST_STEPS, candidate_steps
 from fedsarsa.theory.planning_problem import LinearisedFederation, PlanningProblem, planning_problem
@@ -192,8 +192,8 @@ def _samples(
         federated = ((mean - points) ** 2).sum(axis=1) + np.trace(spread)
         personal = np.full(len(points), np.inf)
         for world in np.flatnonzero(np.isinf(samples[-1])):
-            weights = best_mixture(means, variances / count, points[world], nonnegative)
-            personal[world] = mixture_errors(weights, means, variances / count, points[world])
+            weights = mixture_weights(means, points[world], variances / count, nonnegative)
+            personal[world] = mixture_errors(weights, means, points[world], variances / count)
         least = min(least, float(personal.min()))
         for place, errors in enumerate((own, federated, personal)):
             samples[place, np.isinf(samples[place]) & (errors <= target)] = done

@@ -20,10 +20,14 @@ from fedsarsa._checks import Floats
 CORRELATIONS = 1 - np.geomspace(1, 1e-6, 400)
 
 
-def mixture_weights(points: Floats, target: Floats, noise: Floats) -> Floats:
-    """The weights (N,) of the mixture with the least error; none is negative, and they sum to one.
+def mixture_errors(weights: Floats, points: Floats, target: Floats, noise: Floats) -> Floats:
+    """|sum_j w_j points_j - target|^2 + sum_j noise_j w_j^2 of mixtures (..., N), with targets (..., d)."""
+    errors: Floats = ((weights @ points - target) ** 2).sum(axis=-1) + weights**2 @ noise
+    return errors
 
-    The error is |sum_j w_j points_j - target|^2 + sum_j noise_j w_j^2.
+
+def mixture_weights(points: Floats, target: Floats, noise: Floats, nonnegative: bool = True) -> Floats:
+    """The weights (N,), of sum one, of the mixture whose `mixture_errors` are least.
 
     Parameters
     ----------
@@ -33,11 +37,13 @@ def mixture_weights(points: Floats, target: Floats, noise: Floats) -> Floats:
         Where the mixture should be.
     noise : (N,) array
         Mean squares of the noise of the agents' parameters.
+    nonnegative : bool
+        Whether weights must be at least 0.
 
     Returns
     -------
     (N,) array
-        The minimum, by an active-set method.
+        The minimum; by an active-set method where weights must not be negative.
 
     Examples
     --------
@@ -45,13 +51,15 @@ def mixture_weights(points: Floats, target: Floats, noise: Floats) -> Floats:
     >>> mixture_weights(np.array([[0.0], [3.0]]), np.array([0.0]), np.array([1.0, 1.0])).round(3)
     array([0.909, 0.091])
     """
-    # On the simplex the error is |A w|^2. Over all u >= 0, |A u|^2 + c (sum u - 1)^2 is least at a multiple
-    # of the best w, whatever c > 0.
+    # Where weights sum to one, the error is q(w) = |A w|^2. Of u = s w with the sum s, the least of
+    # |A u|^2 + c^2 (s - 1)^2 over s is c^2 q(w) / (q(w) + c^2), which grows with q(w): over all u, or all
+    # u >= 0, it is least at a multiple of the best w, whatever c > 0.
     apart = np.linalg.qr((points - target).T, mode="r")  # the same squares, of at most N numbers each
     square = np.concatenate([apart, np.diag(np.sqrt(noise))])
-    scale = np.sqrt(np.mean(np.sum(square**2, axis=0)))
-    row = np.full((1, len(noise)), scale)
-    multiple, _ = nnls(np.concatenate([square, row]), np.append(np.zeros(len(square)), scale))
+    scale = np.sqrt(np.mean(np.sum(square**2, axis=0))) or 1.0
+    system = np.concatenate([square, np.full((1, len(noise)), scale)])
+    right = np.append(np.zeros(len(square)), scale)
+    multiple = nnls(system, right)[0] if nonnegative else np.linalg.lstsq(system, right, rcond=None)[0]
     weights: Floats = multiple / multiple.sum()
     return weights
 
