@@ -35,8 +35,6 @@ def request(settings, number, **changes):
     return {
         "federation": "one",
         "round": number,
-        "t": (number - 1) * settings.every,
-        "steps": settings.every,
         "terms": settings.terms,
         "until": time.monotonic() + 600,
         "counted": {str(agent): number - 1 for agent in range(settings.agents)},

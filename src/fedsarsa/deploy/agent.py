@@ -91,7 +91,7 @@ class Agent:
                 learner.held = before
             elif anew or learner.can_be_saved:
                 learner.begin()
-            answer = learner.advance(theta, request["t"], request["steps"], request["until"])
+            answer = learner.advance(theta, (number - 1) * self.every, self.every, request["until"])
             self._save(request["federation"], number, theta, answer, before)
         except (OSError, ArithmeticError, WorldError) as error:
             learner.held = after  # as if it had not been asked
@@ -101,8 +101,8 @@ class Agent:
         return answer
 
     def _check(self, request: dict[str, Any], theta: Floats) -> None:
-        wanted = {"federation": str, "round": int, "t": int, "steps": int, "terms": dict, "until": float}
-        wanted["counted"] = dict  # agents' numbers, as text, and the last round that counted each of them
+        # ``counted``: agents' numbers, as text, and the last round that counted each of them.
+        wanted = {"federation": str, "round": int, "terms": dict, "until": float, "counted": dict}
         for name, kind in wanted.items():
             if type(request.get(name)) is not kind:
                 raise RefusalError(f"{name} must be of type {kind.__name__}, got {request.get(name)!r}")
@@ -116,12 +116,6 @@ class Agent:
             raise RefusalError(f"round must be at least 1 and at most {last}, got {request['round']}")
         if not (name.isascii() and name.isalnum() and len(name) <= LONGEST_NAME):
             raise RefusalError(f"federation must have a name of at most {LONGEST_NAME} letters, got {name!r}")
-        begin = (request["round"] - 1) * self.every
-        if (request["t"], request["steps"]) != (begin, self.every):
-            raise RefusalError(
-                f"round {request['round']} must be {self.every} steps from {begin} on, "
-                f"got {request['steps']} from {request['t']} on"
-            )
         if theta.shape != (self.learner.dim,) or not np.isfinite(theta).all():
             raise RefusalError(f"theta must be {self.learner.dim} finite numbers, got {theta.shape[0]}")
         if not math.isfinite(request["until"]):

@@ -153,8 +153,6 @@ class RoundLoop:
         question = {
             "federation": standing.federation,
             "round": number,
-            "t": standing.round * settings.every,
-            "steps": settings.every,
             "terms": settings.terms,
         }
         theta = wire.packed(standing.theta)
