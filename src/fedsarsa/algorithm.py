@@ -242,7 +242,7 @@ class FedSARSA:
             "redraw_actions": self.redraw_actions,
             "agents": len(fleet),
             **fleet.describe(),
-            **({} if isinstance(fleet, Fleet) and self.step().plain else self._options()),
+            **({} if fleet.finite and self.step().plain else self._options()),
         }
 
     def _options(self) -> dict[str, Any]:

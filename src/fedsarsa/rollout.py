@@ -158,19 +158,13 @@ class Player:
     def choose(self, observation: Any) -> tuple[int, float]:
         """A candidate at an observation, and the action it is as a number."""
         features, problem = self.problem.features, self.problem
-        numbers = problem.candidates
-        inputs = np.zeros(len(features.low))
+        numbers, inputs = problem.candidates, np.zeros(features.inputs)
         seen = np.ravel(observation)
         inputs[: len(seen)] = seen
         if features.joint:
             numbers = self.rng.uniform(*problem.action_bounds, len(numbers))
-        values = []
-        for c, number in enumerate(numbers):
-            if features.joint:
-                inputs[-1] = number
-            index, value = features.active(inputs, c)
-            values.append(value @ self.theta[index])
-        chosen = int(self.rng.choice(len(numbers), p=self.policy.probabilities(np.array(values))))
+        values = features.values_at(self.theta, inputs, numbers)
+        chosen = int(self.rng.choice(len(numbers), p=self.policy.probabilities(values)))
         return chosen, float(numbers[chosen])
 
     def act(self, observation: Any, actions: list[Any] | None, space: Any) -> Any:

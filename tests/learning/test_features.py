@@ -20,7 +20,7 @@ def test_contract(features):
     assert values.shape == (6, 4)
     assert sorted(on.order) == list(range(4))
     for s in range(6):
-        np.testing.assert_array_equal(on.values_at(theta, s), values[s])
+        np.testing.assert_array_equal(on.values_at(theta, [s]), values[s])
         for a in range(4):
             assert dense(on, [s], a) @ theta == pytest.approx(values[s, a])
             assert np.linalg.norm(dense(on, [s], a)) <= 1 + 1e-12

@@ -22,6 +22,7 @@ from fedsarsa.learning.continuous_features import BoxMap
 from fedsarsa.learning.features import FeatureMap
 from fedsarsa.learning.step_sizes import schedules
 from fedsarsa.learning.targets import behaviours
+from fedsarsa.worlds.contract import ContinuousFleet
 
 YEAR = 365 * 24 * 3600.0  # seconds
 LONGEST_TERM, SHOWN = 1000, 100  # letters of a term, and those shown of one that is longer
@@ -75,7 +76,7 @@ class RemoteContinuousFleet(Section):
 
 
 @dataclass(frozen=True)
-class UnseenFleet:
+class UnseenFleet(ContinuousFleet):
     """A fleet as `ControlFleet` tells of it, without its worlds."""
 
     agents: int

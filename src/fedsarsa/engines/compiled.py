@@ -29,7 +29,6 @@ from fedsarsa.learning import step_arrays
 from fedsarsa.learning.continuous_features import Integers
 from fedsarsa.learning.policies import Policy
 from fedsarsa.learning.step_arrays import AgentState, Model
-from fedsarsa.worlds.fleet import Fleet
 
 
 def available_cores() -> int:
@@ -161,7 +160,7 @@ def model_of(problem: Problem, policy: Policy | None = None) -> Model:
         problem.action_bounds,
         fleet.discount,
         problem.step,
-        fleet.states if isinstance(fleet, Fleet) else 1,
+        fleet.states,
     )
 
 

@@ -30,14 +30,15 @@ class FastPathEngine(CompiledEngine):
 
     def __init__(self, problem: Problem, threads: int | None = None, first_agent: int = 0) -> None:
         super().__init__(problem, threads, first_agent)
+        fleet, features = problem.finite_worlds
         with announced():
-            self.tables = tabulate(problem.fleet, problem.features, problem.policy)
+            self.tables = tabulate(fleet, features, problem.policy)
         cached = (
             isinstance(problem.policy, Softmax)
-            and isinstance(problem.features, Aggregation)
-            and problem.features.dim <= CACHE_COST * (problem.sync_every or problem.steps)
+            and isinstance(features, Aggregation)
+            and features.dim <= CACHE_COST * (problem.sync_every or problem.steps)
         )
-        self.settings = settings_of(problem, problem.fleet.world_of, cached)
+        self.settings = settings_of(problem, fleet.world_of, cached)
 
     def start(self, state: State) -> None:
         """Draw the first state of every agent, and its first action from Gamma(theta)."""

@@ -1,6 +1,7 @@
 """The compiled engine for control worlds, and for every step that the fast one of finite worlds has not."""
 
 from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -20,12 +21,12 @@ from fedsarsa.engines.compiled import (
 from fedsarsa.engines.general_rounds import FINITE, Learners, RoundWorkspace, Worlds
 from fedsarsa.federation.problem import Problem
 from fedsarsa.federation.state import RUNNING, State
-from fedsarsa.learning.continuous_features import BoxMap, Integers
+from fedsarsa.learning.continuous_features import Integers
 from fedsarsa.learning.features import OneHot
 from fedsarsa.learning.finite_tables import Tables, tabulate
 from fedsarsa.learning.policies import Greedy
 from fedsarsa.learning.step_arrays import step_workspace
-from fedsarsa.worlds.control import ControlFleet, dynamics
+from fedsarsa.worlds.control import dynamics
 from fedsarsa.worlds.control.world import pack
 from fedsarsa.worlds.finite import FiniteMDP
 from fedsarsa.worlds.fleet import Fleet
@@ -140,28 +141,14 @@ class GeneralEngine(CompiledEngine):
 
 def worlds_of(problem: Problem) -> Worlds:
     """The worlds of a problem, as kernels read them."""
-    fleet, agents = problem.fleet, problem.agents
-    if isinstance(fleet, Fleet):
-        assert not isinstance(problem.features, BoxMap)
-        return Worlds(
-            kind=FINITE,
-            physics=np.empty((agents, 0)),
-            limits=np.full(agents, np.iinfo(np.int64).max),  # they never end
-            steps=problem.steps,
-            bins=problem.bins,
-            tables=tabulate(fleet, problem.features, problem.policy),
-            world=fleet.world_of.astype(np.uint64),
-        )
-    assert isinstance(fleet, ControlFleet)
-    return Worlds(
-        kind=dynamics.number(fleet.world),
-        physics=pack(fleet.worlds),
-        limits=np.array([world.time_limit for world in fleet]),
-        steps=problem.steps,
-        bins=problem.bins,
-        tables=no_tables(),
-        world=np.empty(0, np.uint64),
-    )
+    fleet: Any = problem.fleet
+    limits = np.array([world.time_limit for world in fleet])
+    none = np.empty(0, np.uint64)
+    if problem.finite:
+        tables, world = tabulate(*problem.finite_worlds, problem.policy), fleet.world_of.astype(np.uint64)
+        return Worlds(FINITE, np.empty((len(fleet), 0)), limits, problem.steps, problem.bins, tables, world)
+    kind, physics = dynamics.number(fleet.world), pack(fleet.worlds)
+    return Worlds(kind, physics, limits, problem.steps, problem.bins, no_tables(), none)
 
 
 @cache

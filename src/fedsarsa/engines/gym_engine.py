@@ -28,7 +28,7 @@ from fedsarsa.engines.gym_rounds import (
 from fedsarsa.engines.gym_vectors import Vectors
 from fedsarsa.federation.engine import Engine
 from fedsarsa.federation.problem import Problem
-from fedsarsa.federation.rounds import fail, gather, synchronise
+from fedsarsa.federation.rounds import fail, gather, recorded, synchronise
 from fedsarsa.federation.state import RUNNING, Episodes, State, Synchronisations
 from fedsarsa.learning import random
 from fedsarsa.learning.continuous_features import Integers
@@ -141,8 +141,8 @@ class GymEngine(Engine):
             self._begin_all(state, state.t)
         times = range(state.t, state.t + steps)
         step_sizes = problem.step_sizes(state.t, steps)[problem.schedule_of]
-        rounds: list[Floats] = []
-        drifts: list[Floats] = []
+        central: list[Floats] = []
+        drift: list[Floats] = []
         agent_state = self._prepare(state)
         step_sizes = np.ascontiguousarray(step_sizes.T)
         with announced():
@@ -150,15 +150,11 @@ class GymEngine(Engine):
                 gather(problem, state, t, self._present(state, t))
                 self._step(state, agent_state, t, step_sizes[k])
                 if problem.sync_every is not None and (t + 1) % problem.sync_every == 0:
-                    drifts.append(synchronise(problem, state, t, self._present(state, t)))
+                    drift.append(synchronise(problem, state, t, self._present(state, t)))
                     self.stale |= bool((state.failed_at == t).any())
-                    rounds.append(state.central.copy())
+                    central.append(state.central.copy())
         state.t += steps
-        shape = (len(rounds), problem.runs)
-        return Synchronisations(
-            central=np.reshape(rounds, (*shape, problem.features.dim)).swapaxes(0, 1),
-            drift=np.reshape(drifts, shape).swapaxes(0, 1),
-        )
+        return recorded(problem, central, drift)
 
     def _say_what_is_not_known(self) -> None:
         """A checkpoint of constructors that have no name may have been written with others."""

@@ -15,8 +15,6 @@ from fedsarsa import _netcdf
 from fedsarsa._checks import Floats
 from fedsarsa.federation.problem import Problem
 from fedsarsa.federation.state import Episodes, State, Synchronisations
-from fedsarsa.learning.continuous_features import BoxMap
-from fedsarsa.worlds.fleet import Fleet
 
 KIND = "checkpoint"
 ARRAYS = (
@@ -43,15 +41,8 @@ def fingerprint(problem: Problem, engine: str, theta0: Floats, record_every: int
             digest.update(data if isinstance(data, bytes) else repr(data).encode())
             digest.update(b";")
 
-    fleet, step = problem.fleet, problem.step
-    if not isinstance(fleet, Fleet):
-        add(*_marks(problem))
-    else:
-        for world in fleet.worlds:
-            add(world.kernel.rows, world.kernel.shift, world.actions, world.reward, world.initial)
-        add(fleet.world_of, fleet.discount)
-        features = problem.features
-        add(type(features).__name__, *vars(features).values())
+    step = problem.step
+    add(problem.fleet.identity(), *problem.features.identity(), problem.candidates, problem.action_bounds)
     add(type(problem.policy).__name__, *vars(problem.policy).values())
     add(problem.schedules, problem.schedule_of, problem.sync_every, problem.radius, problem.weights)
     add(type(problem.server).__name__, *vars(problem.server).values())
@@ -60,23 +51,6 @@ def fingerprint(problem: Problem, engine: str, theta0: Floats, record_every: int
     if problem.average_offset is not None:  # engines gather theta-tilde in different ways
         add(engine)
     return digest.hexdigest()
-
-
-def _marks(problem: Problem) -> list[object]:
-    """The worlds of an episodic fleet, its features and actions."""
-    features = problem.features
-    assert isinstance(features, BoxMap)
-    assert not isinstance(problem.fleet, Fleet)
-    return [
-        problem.fleet.identity(),
-        *features.basis.coefficients(),
-        features.low,
-        features.high,
-        features.stack,
-        features.joint,
-        problem.candidates,
-        problem.action_bounds,
-    ]
 
 
 def save(path: Path, mark: str, state: State, records: Synchronisations, known: int) -> None:

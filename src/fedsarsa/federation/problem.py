@@ -1,21 +1,19 @@
 """A training problem, checked and complete: all that decides a training."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedsarsa._checks import Floats
 from fedsarsa.federation.servers import Server
+from fedsarsa.learning.continuous_features import BoxMap
+from fedsarsa.learning.features import FeatureMap
 from fedsarsa.learning.policies import Policy
 from fedsarsa.learning.step_sizes import Schedule, step_sizes_at
 from fedsarsa.learning.targets import Step
-from fedsarsa.worlds.control import ControlFleet
+from fedsarsa.worlds.contract import AnyFleet as AnyFleet
 from fedsarsa.worlds.fleet import Fleet
-from fedsarsa.worlds.gym import GymFleet
-
-AnyFleet = Fleet | ControlFleet | GymFleet
 
 MOST_STEPS = 10**14  # per agent: years of computing, and far from what 64 bits can count
 MOST_AT_ONCE = 100_000  # step sizes that are held to be summed
@@ -48,8 +46,8 @@ class Problem:
         How many values each number of an action may have among the candidates, where they are a grid.
     """
 
-    fleet: Any
-    features: Any
+    fleet: AnyFleet
+    features: FeatureMap | BoxMap
     policy: Policy
     schedules: list[Schedule]
     schedule_of: NDArray[np.int64]
@@ -72,7 +70,14 @@ class Problem:
     @property
     def finite(self) -> bool:
         """Whether worlds are finite, and never end."""
-        return isinstance(self.fleet, Fleet)
+        return self.fleet.finite
+
+    @property
+    def finite_worlds(self) -> tuple[Fleet, FeatureMap]:
+        """The fleet and its features, of a problem in finite worlds."""
+        assert isinstance(self.fleet, Fleet)
+        assert not isinstance(self.features, BoxMap)
+        return self.fleet, self.features
 
     @property
     def plain(self) -> bool:
@@ -92,7 +97,7 @@ class Problem:
     @property
     def order(self) -> NDArray[np.int64]:
         """Actions in the order in which policies draw them, (A,)."""
-        return self.features.order if self.finite else np.arange(len(self.candidates))
+        return np.arange(len(self.candidates)) if isinstance(self.features, BoxMap) else self.features.order
 
     @property
     def bins(self) -> int:

@@ -7,7 +7,14 @@ from fedsarsa._checks import Floats
 from fedsarsa.federation.problem import Problem
 from fedsarsa.federation.servers import Context
 from fedsarsa.federation.servers.mean import among, average
-from fedsarsa.federation.state import RUNNING, State, acting_of, left_behind, shift_of
+from fedsarsa.federation.state import (
+    RUNNING,
+    State,
+    Synchronisations,
+    acting_of,
+    left_behind,
+    shift_of,
+)
 
 Present = NDArray[np.bool] | None  # (R, N): who took part; None: everybody
 
@@ -38,6 +45,15 @@ def synchronise(problem: Problem, state: State, t: int, present: Present = None)
     drift = (weights * np.sum((state.theta - mean[:, None]) ** 2, axis=2)).sum(axis=1)
     end_round(problem, state, t + 1 - problem.sync_every, t + 1, state.central, present)
     return np.where(state.failed_at == RUNNING, drift, np.nan)
+
+
+def recorded(problem: Problem, central: list[Floats], drift: list[Floats]) -> Synchronisations:
+    """What was seen at m synchronisations: central parameters (R, d) and drifts (R,)."""
+    shape = (len(central), problem.runs)
+    return Synchronisations(
+        central=np.reshape(central, (*shape, problem.features.dim)).swapaxes(0, 1),
+        drift=np.reshape(drift, shape).swapaxes(0, 1),
+    )
 
 
 @np.errstate(over="ignore", invalid="ignore")  # what overflows is reported as failed

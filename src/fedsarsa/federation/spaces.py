@@ -11,44 +11,48 @@ from fedsarsa.learning.actions import Candidates, GridActions
 from fedsarsa.learning.continuous_features import BoxMap, ContinuousFeatures, box_map
 from fedsarsa.learning.features import FeatureMap, OneHot
 from fedsarsa.learning.policies import FixedPolicy
+from fedsarsa.worlds.contract import ContinuousFleet
 from fedsarsa.worlds.control import ControlFleet, ControlWorld
 from fedsarsa.worlds.finite import FiniteMDP
 from fedsarsa.worlds.fleet import Fleet, as_fleet
 from fedsarsa.worlds.gym import GymFleet, GymWorld
 
 EpisodicFleet = ControlFleet | GymFleet
+FLEETS: dict[type, type] = {FiniteMDP: Fleet, ControlWorld: ControlFleet, GymWorld: GymFleet}
 
 
 def any_fleet(worlds: AnyFleet | Sequence[FiniteMDP]) -> AnyFleet:
     """A fleet, or the fleet of a list of worlds of one sort."""
-    if isinstance(worlds, Fleet | ControlFleet | GymFleet):
-        return worlds
+    if isinstance(worlds, tuple(FLEETS.values())):
+        return worlds  # type: ignore[return-value]
     listed: list[Any] = list(worlds) if isinstance(worlds, Sequence) else [worlds]
-    for world, fleet in ((ControlWorld, ControlFleet), (GymWorld, GymFleet)):
+    for world, fleet in FLEETS.items():
         if listed and isinstance(listed[0], world):
-            return fleet(listed)
-    return as_fleet(worlds)
+            made: AnyFleet = fleet(listed)
+            return made
+    return as_fleet(worlds)  # type: ignore[arg-type]
 
 
 def spaces(
-    features: Any, fixed: Sequence[FixedPolicy], actions: Candidates | None, fleet: AnyFleet
+    features: Any, fixed: Sequence[FixedPolicy], actions: Candidates | None, fleet: Any
 ) -> dict[str, Any]:
     """The fields of a `Problem` that say what its agents see and do; ``fixed`` policies must fit them."""
-    if isinstance(fleet, Fleet):
-        return {
-            "features": finite_features(features, fixed, actions, fleet),
-            "candidates": np.arange(float(fleet.actions)),
-            "action_bounds": (0.0, fleet.actions - 1.0),
-        }
-    candidates, joint = _candidates(actions, fleet)
-    for policy in fixed:
-        if isinstance(policy.pi, np.ndarray) and policy.pi.ndim > 1:
-            raise ValueError(f"pi must not depend on states, of which there is no number here, got {policy}")
-        policy.table(1, len(candidates))
+    phi: FeatureMap | BoxMap
+    if fleet.finite:
+        phi, numbers = finite_features(features, fixed, actions, fleet), fleet.candidates(None)
+    else:
+        numbers, joint = _candidates(actions, fleet)
+        for policy in fixed:
+            if isinstance(policy.pi, np.ndarray) and policy.pi.ndim > 1:
+                raise ValueError(
+                    f"pi must not depend on states, of which there is no number here, got {policy}"
+                )
+            policy.table(1, len(numbers))
+        phi = _episodic_features(features, fleet, len(numbers), joint)
     return {
-        "features": _episodic_features(features, fleet, len(candidates), joint),
-        "candidates": candidates,
-        "action_bounds": fleet.action_bounds or (0.0, float(len(candidates) - 1)),
+        "features": phi,
+        "candidates": numbers,
+        "action_bounds": fleet.action_bounds or (0.0, float(len(numbers) - 1)),
         "per_number": actions.count if isinstance(actions, GridActions) else None,
     }
 
@@ -65,39 +69,32 @@ def finite_features(
     return on_world
 
 
-def _candidates(actions: Candidates | None, fleet: EpisodicFleet) -> tuple[Floats, bool]:
+def _candidates(actions: Candidates | None, fleet: ContinuousFleet) -> tuple[Floats, bool]:
     """The actions as numbers, and whether features take the action as an input."""
     if fleet.action_count is not None:
         if actions is not None:
             raise ValueError(
                 f"actions must be None where worlds have {fleet.action_count} actions, got {actions!r}"
             )
-        count = len(fleet.actions(None)) if isinstance(fleet, GymFleet) else fleet.action_count
-        return np.arange(float(count)), False
+        return fleet.candidates(None), False
     if actions is None:
         raise ValueError("actions must be GridActions or RandomActions where actions are numbers, got None")
-    if isinstance(fleet, GymFleet):
-        if isinstance(actions, GridActions):
-            return np.arange(float(len(fleet.actions(actions.count)))), False
-        if fleet.action_bounds is None or fleet.action_space.dtype.kind in "iu":
-            sort = "several numbers" if fleet.action_bounds is None else "a whole number"
-            raise ValueError(f"actions must be GridActions where an action is {sort}, got {actions!r}")
-    assert fleet.action_bounds is not None
     if isinstance(actions, GridActions):
-        return actions.numbers(*fleet.action_bounds), False
+        return fleet.candidates(actions.count), False
+    if fleet.undrawn:
+        raise ValueError(f"actions must be GridActions where an action is {fleet.undrawn}, got {actions!r}")
     return np.zeros(actions.count), True
 
 
-def _episodic_features(features: Any, fleet: EpisodicFleet, actions: int, joint: bool) -> BoxMap:
+def _episodic_features(features: Any, fleet: Any, actions: int, joint: bool) -> BoxMap:
     """phi on the fleet's observations."""
     low, high = fleet.bounds
-    if isinstance(features, OneHot) and isinstance(fleet, GymFleet) and fleet.counts and not joint:
+    if isinstance(features, OneHot) and fleet.counts and not joint:
         return features.on_numbers(fleet.first_observation, fleet.counts, actions)
     if not isinstance(features, ContinuousFeatures):
         raise ValueError(
             f"features must be TileCoding, FourierBasis or RBF for continuous observations, got {features!r}"
         )
     if joint:
-        assert fleet.action_bounds is not None
         low, high = (*low, fleet.action_bounds[0]), (*high, fleet.action_bounds[1])
     return box_map(features, low, high, actions, joint)

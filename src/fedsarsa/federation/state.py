@@ -10,7 +10,7 @@ from fedsarsa._checks import MEMORY, Floats
 from fedsarsa.federation.problem import Problem
 from fedsarsa.federation.servers.mean import average
 from fedsarsa.federation.servers.server import Memory
-from fedsarsa.learning.continuous_features import BoxMap, Integers
+from fedsarsa.learning.continuous_features import Integers
 from fedsarsa.worlds.control.world import OBSERVATION, STATE
 
 RUNNING = -1  # in State.failed_at: parameters are finite so far
@@ -193,7 +193,7 @@ def first_episodes(problem: Problem) -> Episodes:
     shape = (problem.runs, problem.agents)
     step, dim = problem.step, problem.features.dim
     traced = dim if step.trace_decay > 0 else 0
-    inputs = max(len(problem.features.low), OBSERVATION + 1) if isinstance(problem.features, BoxMap) else 1
+    inputs = 1 if problem.finite else max(problem.features.inputs, OBSERVATION + 1)
     active = problem.features.most_active
 
     def zeros(*more: int, kind: type = float) -> NDArray[Any]:

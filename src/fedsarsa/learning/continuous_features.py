@@ -97,6 +97,11 @@ class BoxMap:
         return None
 
     @property
+    def inputs(self) -> int:
+        """How many numbers it reads, the action among them if it is joint."""
+        return len(self.low)
+
+    @property
     def most_active(self) -> int:
         """Number of entries of phi that ``active`` gives."""
         return self.basis.coefficients().active
@@ -108,15 +113,42 @@ class BoxMap:
         clipped = np.where(inputs > self.high, 1.0, 0.0)
         return np.where(inside, np.minimum(unit, 1.0), clipped), not inside.all()
 
-    def active(self, inputs: Floats, action: int) -> tuple[Integers, Floats]:
-        """Indices and values of phi's entries that are not zero; the action is in ``inputs`` if joint."""
-        unit, _ = self.scaled(inputs)
+    def active(self, inputs: Floats, action: int, number: float | None = None) -> tuple[Integers, Floats]:
+        """Indices and values of phi's entries that are not zero; the action is in ``inputs`` if joint.
+
+        There, a ``number`` takes its place.
+        """
+        unit, _ = self.scaled(self.with_action(inputs, number))
         index, value = self.basis.active(unit)
         return index * self.stack + (0 if self.joint else action), value
+
+    def with_action(self, inputs: Floats, number: float | None) -> Floats:
+        """The inputs, with a ``number`` for the action as the last one if the map is joint."""
+        return np.append(inputs[:-1], number) if self.joint and number is not None else inputs
+
+    def values_at(self, theta: Floats, inputs: Floats, numbers: Floats) -> Floats:
+        """Q(x, .) of the actions that ``numbers`` (A,) are, at one observation."""
+        return np.array([summed(theta, *self.active(inputs, a, number)) for a, number in enumerate(numbers)])
+
+    def outside(self, inputs: Floats, numbers: Floats) -> bool:
+        """Whether the observation, or an action, is outside and clipped."""
+        return any(self.scaled(self.with_action(inputs, number))[1] for number in numbers)
+
+    def identity(self) -> list[object]:
+        """What tells this map from others."""
+        return [*self.basis.coefficients(), self.low, self.high, self.stack, self.joint]
 
     def constant(self, value: float) -> Floats:
         """Parameters (d,) with which Q is ``value`` everywhere."""
         return np.repeat(self.basis.constant(value), self.stack)
+
+
+def summed(theta: Floats, index: Integers, value: Floats) -> float:
+    """phi'theta, added up in this order, as in every engine: the same ties."""
+    total = 0.0
+    for j, v in zip(index, value, strict=True):
+        total += v * theta[j]
+    return total
 
 
 class ContinuousFeatures(ABC):

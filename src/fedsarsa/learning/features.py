@@ -23,8 +23,23 @@ from fedsarsa.learning.tile_coding import Tiles
 NORM_TOLERANCE = 1e-9
 
 
+class OnStates:
+    """What maps on numbered states have in common: one input, which is never outside."""
+
+    joint: ClassVar[bool] = False
+    inputs: ClassVar[int] = 1
+
+    def outside(self, inputs: Floats, numbers: Floats) -> bool:  # noqa: ARG002
+        """Whether the state is outside."""
+        return False
+
+    def identity(self) -> list[object]:
+        """What tells this map from others."""
+        return [type(self).__name__, *vars(self).values()]
+
+
 @dataclass(frozen=True, eq=False)
-class Aggregation:
+class Aggregation(OnStates):
     """phi(s, a) = e_j with j = rows[s] * width + columns[a]: pairs that share a parameter are one.
 
     Attributes
@@ -35,7 +50,6 @@ class Aggregation:
         Group of each action, below ``width``.
     """
 
-    joint: ClassVar[bool] = False
     rows: NDArray[np.int64]
     columns: NDArray[np.int64]
     width: int
@@ -67,25 +81,29 @@ class Aggregation:
         """Q(s, a) = phi(s, a)'theta of every pair, (S, A)."""
         return theta[self.rows[:, None] * self.width + self.columns]
 
-    def values_at(self, theta: Floats, state: int) -> Floats:
-        """Q(s, .) of one state, (A,)."""
-        return theta[self.rows[state] * self.width + self.columns]
+    def values_at(self, theta: Floats, inputs: Floats, numbers: Floats | None = None) -> Floats:  # noqa: ARG002
+        """Q(s, .) of all actions, (A,); ``inputs`` holds the state's number."""
+        return theta[self.rows[int(inputs[0])] * self.width + self.columns]
 
     def constant(self, value: float) -> Floats:
         """Parameters (d,) with which Q is ``value`` everywhere."""
         return np.full(self.dim, value)
 
-    def active(self, inputs: Floats, action: int) -> tuple[NDArray[np.int64], Floats]:
+    def active(
+        self,
+        inputs: Floats,
+        action: int,
+        number: float | None = None,  # noqa: ARG002
+    ) -> tuple[NDArray[np.int64], Floats]:
         """Indices and values of phi's entries that are not zero; ``inputs`` holds the state's number."""
         row = self.rows[int(inputs[0])]
         return np.array([row * self.width + self.columns[action]]), np.ones(1)
 
 
 @dataclass(frozen=True, eq=False)
-class DenseTable:
+class DenseTable(OnStates):
     """phi(s, a) = table[s, a], any vectors, (S, A, d)."""
 
-    joint: ClassVar[bool] = False
     table: Floats
 
     @property
@@ -114,9 +132,9 @@ class DenseTable:
         """Q(s, a) = phi(s, a)'theta of every pair, (S, A)."""
         return _summed(self.table, theta)
 
-    def values_at(self, theta: Floats, state: int) -> Floats:
-        """Q(s, .) of one state, (A,)."""
-        return _summed(self.table[state], theta)
+    def values_at(self, theta: Floats, inputs: Floats, numbers: Floats | None = None) -> Floats:  # noqa: ARG002
+        """Q(s, .) of all actions, (A,); ``inputs`` holds the state's number."""
+        return _summed(self.table[int(inputs[0])], theta)
 
     def constant(self, value: float) -> Floats:
         """Parameters (d,) with which Q is ``value`` everywhere: for vectors of any kind, only 0."""
@@ -126,7 +144,12 @@ class DenseTable:
             )
         return np.zeros(self.dim)
 
-    def active(self, inputs: Floats, action: int) -> tuple[NDArray[np.int64], Floats]:
+    def active(
+        self,
+        inputs: Floats,
+        action: int,
+        number: float | None = None,  # noqa: ARG002
+    ) -> tuple[NDArray[np.int64], Floats]:
         """Indices and values of phi's entries; ``inputs`` holds the state's number."""
         return np.arange(self.dim), self.table[int(inputs[0]), action]
 

@@ -61,7 +61,7 @@ def check(
     limit, printed = step_limit(s, float(alphas[-1]) / alpha), printed_step_limit(s)
     norm = math.nan if points is None else float(np.linalg.norm(points, axis=1).max())
     # Other choices of m, rho and G are valid too, but sigma > 3, and G is at least the norm of fixed points.
-    least_H = problem.fleet.reward_cap + (1 + s.gamma) * norm
+    least_H = problem.finite_worlds[0].reward_cap + (1 + s.gamma) * norm
     any_choice = math.inf if least_H == 0 else s.w / (least_H * LEAST_SIGMA)
     needs_radius = problem.radius is None and not isinstance(problem.features, Aggregation)
     dim = problem.features.dim

@@ -222,7 +222,7 @@ def _check(history: History, problem: Problem) -> None:
     expected = {
         "agents": len(fleet),
         "states": fleet.states,
-        "actions": fleet.actions,
+        "actions": fleet.action_count,
         "discount": fleet.discount,
         "sync_every": problem.sync_every,
     }

@@ -229,9 +229,9 @@ class FederationModel:
 
 def federation_model(problem: Problem) -> FederationModel:
     """Build the model of a training problem; without synchronisation every agent counts alike."""
-    fleet, agents = problem.fleet, problem.agents
+    (fleet, features), agents = problem.finite_worlds, problem.agents
     weights = np.full(agents, 1 / agents) if problem.sync_every is None else problem.weights
-    kinds = classes(problem.features, problem.policy, fleet.states, fleet.actions)
+    kinds = classes(features, problem.policy, fleet.states, fleet.actions)
     groups = agent_groups(fleet.world_of, problem.schedule_of, weights)
     largest = int((WORK / len(groups.world)) ** (1 / 3) + 1e-9)
     if problem.features.dim > largest:

@@ -222,7 +222,7 @@ def _at_fixed_points(
     worlds: list[FiniteMDP], algo: FedSARSA, problem: Problem
 ) -> tuple[Floats | None, Floats, Floats, int, float, str]:
     """Fixed points (W, d), w and lambda there, visited dimension, slowest mixing rate, and what failed."""
-    features, policy = problem.features, algo.policy
+    (_, features), policy = problem.finite_worlds, algo.policy
     try:
         points = np.array([fixed_point(world, algo.features, policy) for world in worlds])
         policies = [improvement(policy, features, theta) for theta in points]

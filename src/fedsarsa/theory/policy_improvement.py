@@ -75,15 +75,13 @@ def improvement(
         )
     features, policy, numbers = problem.features, problem.policy, problem.candidates
     theta = _checks.vector("theta", theta, features.dim)
-    seen = _checks.vector("observation", observation, len(features.low) - features.joint)
+    seen = _checks.vector("observation", observation, features.inputs - features.joint)
     if features.joint:
         low, high = problem.action_bounds
         points = _checks.integer("points", points, least=1)
         numbers = low + (high - low) * (np.arange(points) + 0.5) / points
-        actives = [features.active(np.append(seen, a), 0) for a in numbers]
-    else:
-        actives = [features.active(seen, a) for a in range(len(numbers))]
-    values = np.array([value @ theta[index] for index, value in actives])
+        seen = np.append(seen, 0.0)  # the action's place
+    values = features.values_at(theta, seen, numbers)
     count = len(problem.candidates)
     chances = among_draws(policy, count, values) if features.joint else policy.probabilities(values)
     bound = lipschitz(policy, count)

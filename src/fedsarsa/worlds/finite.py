@@ -1,12 +1,15 @@
 """A finite Markov decision process: one agent's world, M = (S, A, r, P, discount)."""
 
-from functools import cached_property
+from collections.abc import Sequence
+from functools import cached_property, lru_cache
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from fedsarsa import _checks
 from fedsarsa._checks import Floats
+from fedsarsa.worlds.contract import NEVER
 from fedsarsa.worlds.kernels import DenseKernel, Kernel, ShiftKernel
 
 
@@ -24,6 +27,8 @@ class FiniteMDP:
     initial : (S,) array, optional
         Distribution of the first state; uniform unless given.
     """
+
+    time_limit: ClassVar[int] = NEVER
 
     def __init__(
         self,
@@ -69,5 +74,39 @@ class FiniteMDP:
         matrices = (self.kernel.matrix(a) for a in range(self.actions))
         return np.stack([(P * self.reward[:, a]).sum(axis=1) for a, P in enumerate(matrices)], axis=1)
 
+    def begin(self, x: NDArray[np.uint32], uniforms: Sequence[float]) -> None:
+        """Draw a first state from a uniform number; with ``move`` and ``see``, what `World` asks for."""
+        x[0] = _drawn(_alias_rows(self)[0], uniforms[0])
+
+    def move(self, x: NDArray[np.uint32], action: float, uniform: float) -> tuple[float, bool]:
+        """s' ~ P_a(s, .): a row of the kernel, then the action's rotation for shift kernels; r(s, a, s')."""
+        s, a, kernel = int(x[0]), int(action), self.kernel
+        row = s if kernel.shift else a * self.states + s
+        s_next = (_drawn(_alias_rows(self)[1 + row], uniform) + kernel.shift * a) % self.states
+        x[0] = s_next
+        return float(self.reward[(s, a, s_next)[: self.reward.ndim]]), False
+
+    def see(self, x: NDArray[np.uint32], seen: Floats) -> None:
+        """The state's number."""
+        seen[0] = x[0]
+
     def __repr__(self) -> str:
         return f"FiniteMDP(states={self.states}, actions={self.actions}, discount={self.discount:g})"
+
+
+@lru_cache(maxsize=128)
+def _alias_rows(world: FiniteMDP) -> NDArray[np.uint64]:
+    """The initial distribution, then the kernel's rows, as alias tables, built once."""
+    from fedsarsa.worlds import alias  # which is compiled
+
+    return alias.build(np.vstack([world.initial, world.kernel.rows]))
+
+
+def _drawn(entries: NDArray[np.uint64], uniform: float) -> int:
+    """A column of one alias row: what is left of the number decides between the column and its alias."""
+    from fedsarsa.worlds.alias import COLUMN_BITS, FRACTION_BITS
+
+    whole = int(uniform * 2**FRACTION_BITS) * len(entries)
+    column, fraction = divmod(whole, 1 << FRACTION_BITS)
+    threshold, other = divmod(int(entries[column]), 1 << COLUMN_BITS)
+    return column if fraction < threshold else other

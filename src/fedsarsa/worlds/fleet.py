@@ -1,8 +1,9 @@
 """The worlds of N agents, their mean, and how much they differ."""
 
+import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from typing import Any, overload
+from typing import Any, ClassVar, overload
 
 import numpy as np
 from scipy.spatial.distance import pdist
@@ -18,6 +19,9 @@ class Fleet(Sequence[FiniteMDP]):
     A sequence: ``len``, index, slice and iterate. The same world object may appear many times; it is
     stored once in ``worlds``, and ``world_of[i]`` says which of them is agent i's.
     """
+
+    finite: ClassVar[bool] = True
+    action_bounds: ClassVar[tuple[float, float] | None] = None
 
     def __init__(self, worlds: Iterable[FiniteMDP]) -> None:
         distinct: dict[int, int] = {}
@@ -118,6 +122,25 @@ class Fleet(Sequence[FiniteMDP]):
             highest = np.maximum(highest, world.expected_reward)
         spread = float((highest - lowest).max())
         return spread / self.reward_cap if spread > 0 else 0.0
+
+    @property
+    def action_count(self) -> int:
+        """A, the number of actions."""
+        return self.actions
+
+    def candidates(self, per_number: int | None = None) -> Floats:  # noqa: ARG002
+        """The actions, as numbers."""
+        return np.arange(float(self.actions))
+
+    def identity(self) -> str:
+        """What tells this fleet from others: a digest of its worlds."""
+        digest = hashlib.sha256(repr((self.discount, self.world_of.tolist())).encode())
+        for world in self.worlds:
+            kernel = world.kernel
+            digest.update(repr((kernel.shift, world.actions, world.reward.shape)).encode())
+            for array in (kernel.rows, world.reward, world.initial):
+                digest.update(np.ascontiguousarray(array).tobytes())
+        return digest.hexdigest()
 
     def describe(self) -> dict[str, Any]:
         """The fleet in numbers, for records."""

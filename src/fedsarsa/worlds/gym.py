@@ -13,6 +13,7 @@ import numpy as np
 from fedsarsa import _checks
 from fedsarsa._checks import Floats
 from fedsarsa.worlds import constructors, toy_text
+from fedsarsa.worlds.contract import ContinuousFleet, checked_discount
 from fedsarsa.worlds.finite import FiniteMDP
 
 MOST_ACTIONS = 4096  # combinations of several action numbers
@@ -190,7 +191,7 @@ def _integers(low: int, high: int, count: int) -> list[int]:
     return [low + (2 * k * (high - low) + steps) // (2 * steps) for k in range(steps + 1)] if steps else [low]
 
 
-class GymFleet(Sequence[GymWorld]):
+class GymFleet(ContinuousFleet, Sequence[GymWorld]):
     """The environments of N agents, which share their spaces, and one discount.
 
     Parameters
@@ -229,9 +230,7 @@ class GymFleet(Sequence[GymWorld]):
         # Bounds may differ as physics do: features reach over all observations, actions are open to all.
         self.observation_space = _shared("observations", seen, np.minimum, np.maximum)
         self.action_space = _shared("actions", done, np.maximum, np.minimum)
-        self.discount = _checks.number("discount", discount, "a number in (0, 1]")
-        if not 0 < self.discount <= 1:
-            raise ValueError(f"discount must be a number in (0, 1], got {discount!r}")
+        self.discount = checked_discount(discount)
         self.processes = None if processes is None else _checks.integer("processes", processes, least=0)
         self.vector = _checks.instance("vector", vector, bool, "True or False")
         if self.vector and self.processes:
@@ -240,7 +239,7 @@ class GymFleet(Sequence[GymWorld]):
             close(world.make_vector(1))
 
     @property
-    def counts(self) -> list[int] | None:
+    def counts(self) -> list[int] | None:  # type: ignore[override]
         """How many values each number of an observation has; None where they are continuous."""
         kind, space = type(self.observation_space).__name__, self.observation_space
         if kind == "Discrete":
@@ -282,6 +281,17 @@ class GymFleet(Sequence[GymWorld]):
     @property
     def reward_cap(self) -> None:
         """The largest absolute reward, which environments do not tell."""
+
+    @property
+    def undrawn(self) -> str | None:  # type: ignore[override]
+        """What an action is, where it is not one real number."""
+        if self.action_bounds is None:
+            return "several numbers"
+        return "a whole number" if self.action_space.dtype.kind in "iu" else None
+
+    def candidates(self, per_number: int | None) -> Floats:
+        """The places of the ``actions``, as numbers."""
+        return np.arange(float(len(self.actions(per_number))))
 
     def actions(self, per_number: int | None) -> list[Any]:
         """Every action as the environment wants it; up to ``per_number`` values of each number of a Box."""

@@ -8,11 +8,12 @@ from typing import Any, overload
 import numpy as np
 
 from fedsarsa import _checks
+from fedsarsa.worlds.contract import ContinuousFleet, checked_discount
 from fedsarsa.worlds.control.registry import WORLDS
 from fedsarsa.worlds.control.world import ControlWorld
 
 
-class ControlFleet(Sequence[ControlWorld]):
+class ControlFleet(ContinuousFleet, Sequence[ControlWorld]):
     """The worlds of N agents: one kind of world, physics of their own, one discount.
 
     A sequence: ``len``, index, slice and iterate; printed, it is a table of who got what.
@@ -33,9 +34,7 @@ class ControlFleet(Sequence[ControlWorld]):
             ):
                 if expected != got:
                     raise ValueError(f"worlds must share {name}: agent 0 has {expected}, agent {agent} {got}")
-        self.discount = _checks.number("discount", discount, "a number in (0, 1]")
-        if not 0 < self.discount <= 1:
-            raise ValueError(f"discount must be a number in (0, 1], got {discount!r}")
+        self.discount = checked_discount(discount)
 
     @property
     def bounds(self) -> tuple[tuple[float, ...], tuple[float, ...]]:

@@ -1,6 +1,7 @@
 """What every control world has in common: physics that are checked, packed for kernels, and printed."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import fields
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -116,6 +117,18 @@ class ControlWorld(ABC):
     def observe(p: Floats, x: Floats, seen: Floats, /) -> None:
         """Write what an agent sees of its state."""
 
+    def begin(self, x: Floats, uniforms: Sequence[float]) -> None:
+        """Draw a first state from four uniform numbers; with ``move`` and ``see``, what `World` asks for."""
+        self.reset(pack([self])[0], x, *uniforms)
+
+    def move(self, x: Floats, action: float, uniform: float) -> tuple[float, bool]:
+        """Move the state; return the reward, and whether the episode is terminated."""
+        return self.step(pack([self])[0], x, action, uniform)
+
+    def see(self, x: Floats, seen: Floats) -> None:
+        """Write what an agent sees of its state."""
+        self.observe(pack([self])[0], x, seen)
+
     def paint(self, canvas: Any) -> None:  # noqa: B027  # worlds without a picture have nothing to give
         """Give the physics that are seen to Gymnasium's own environment, which draws the picture."""
 
@@ -131,6 +144,6 @@ class ControlWorld(ABC):
         return ControlEnvironment(self, render_mode)
 
 
-def pack(worlds: list[ControlWorld]) -> Floats:
+def pack(worlds: Sequence[ControlWorld]) -> Floats:
     """The physics of all agents, which are in one kind of world, a row each."""
     return np.array([world.packed for world in worlds])
