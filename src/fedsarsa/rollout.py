@@ -11,7 +11,7 @@ import xarray as xr
 from numpy.typing import ArrayLike
 from scipy import stats
 
-from fedsarsa import _checks
+from fedsarsa import _checks, engines
 from fedsarsa._checks import Floats
 from fedsarsa._numba import U64, kernel
 from fedsarsa.algorithm import FedSARSA, checked
@@ -25,10 +25,8 @@ from fedsarsa.federation.state import first_episodes
 from fedsarsa.learning import local_step, policies, random
 from fedsarsa.learning.continuous_features import Integers
 from fedsarsa.learning.policies import Policy
-from fedsarsa.learning.step_arrays import Model, StepWorkspace, step_workspace
+from fedsarsa.learning.step_arrays import Model, Moment, StepWorkspace, step_workspace
 from fedsarsa.learning.targets import Step
-from fedsarsa.worlds.control import ControlFleet
-from fedsarsa.worlds.gym import GymFleet
 
 EVALUATION = 2**63  # turned in the seed, so that evaluation and training share no random numbers
 # What the conversion of an answer to numbers and truth values raises, tensors with gradients among them.
@@ -48,12 +46,18 @@ def rollouts(
 
     Parameters
     ----------
+    fleet : ControlFleet or GymFleet
+        The agents' worlds.
+    algo : FedSARSA
+        The settings with which the parameter was learned.
     theta : (d,) or (N, d)
         One parameter for all agents, or one per agent.
     episodes : int
         Episodes per agent.
     greedy : bool
         Take the best action, ties broken as ``algo.policy`` does; otherwise act by that policy.
+    seed : int
+        Decides every random number.
 
     Returns
     -------
@@ -64,6 +68,22 @@ def rollouts(
     An environment that fails, or answers with what is not finite, is warned of; its agent's returns are NaN
     from that episode on, as are its means, and ``lengths`` counts the steps that it took. Environments
     without a time limit are cut after 100 000 steps, with a warning.
+
+    Raises
+    ------
+    ValueError
+        ``theta`` has another shape, or an argument is out of its range.
+    TypeError
+        ``fleet`` is of finite worlds, for which there is ``fs.evaluate``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fedsarsa as fs
+    >>> fleet = fs.control.fleet("CartPole", agents=2)
+    >>> algo = fs.FedSARSA(fs.FourierBasis(1), fs.EpsilonGreedy(0.1))
+    >>> fs.rollouts(fleet, algo, np.zeros(32), episodes=5).mean_return.dims
+    ('agent',)
     """
     fleet = any_fleet(fleet)  # type: ignore[assignment]
     episodes = _checks.integer("episodes", episodes, least=1)
@@ -72,8 +92,7 @@ def rollouts(
         raise TypeError(f"rollouts are for control worlds and GymFleet, got {fleet!r}; use fs.evaluate")
     parameters = parameters_of(problem, theta)
     policy: Policy = policies.greedy_as(problem.policy) if greedy else problem.policy
-    play = _play_control if isinstance(fleet, ControlFleet) else _play_gym
-    returns, lengths = play(problem, policy, parameters)
+    returns, lengths = PLAYS[engines.resolve("auto", fleet)](problem, policy, parameters)
     margin = np.full(len(fleet), math.nan)
     if episodes > 1:
         width = float(stats.t.ppf(0.975, episodes - 1)) / math.sqrt(episodes)
@@ -102,7 +121,6 @@ def parameters_of(problem: Problem, theta: ArrayLike) -> Floats:
 def _play_control(problem: Problem, policy: Policy, theta: Floats) -> tuple[Floats, Integers]:
     """Returns and lengths (N, episodes) in control worlds."""
     fleet = problem.fleet
-    assert isinstance(fleet, ControlFleet)
     # Every agent holds one episode at a time and learns nothing: there is no need for more memory.
     one = replace(problem, runs=1, step=Step())
     model, worlds, held = model_of(one, policy), worlds_of(one), first_episodes(one)
@@ -128,21 +146,20 @@ def _roll(
     """One episode per agent; return and length are then in the agent's state."""
     agent_state, run = learners.agent_state, U64(episode)
     for agent in range(len(worlds.physics)):
-        stream = U64(agent)
         theta = learners.theta[agent % len(learners.theta)]
         agent_state.gain[agent] = 0.0
-        first_state(worlds, learners, agent, agent, seed, run, stream, U64(random.START))
-        local_step.begin(
-            model, agent_state, agent, theta, seed, run, stream, agent, U64(random.START), workspace
-        )
+        moment = Moment(agent, agent, seed, run, U64(agent), U64(random.START))
+        first_state(worlds, learners, moment)
+        local_step.begin(model, agent_state, theta, moment, workspace)
         for t in range(worlds.limits[agent]):
-            word, _ = random.words(seed, run, stream, U64(t))
+            moment = Moment(agent, agent, seed, run, U64(agent), U64(t))
+            word, _ = local_step.words(moment, moment.t)
             reward, over = move(worlds, learners, agent, agent, word)
             agent_state.gain[agent] += reward
             agent_state.elapsed[agent] = t + 1
             if over:
                 break
-            local_step.begin(model, agent_state, agent, theta, seed, run, stream, agent, U64(t), workspace)
+            local_step.begin(model, agent_state, theta, moment, workspace)
 
 
 class Player:
@@ -181,8 +198,7 @@ class _FailedError(Exception):
 
 def _play_gym(problem: Problem, policy: Policy, theta: Floats) -> tuple[Floats, Integers]:
     """Returns and lengths (N, episodes) in environments of Gymnasium."""
-    fleet = problem.fleet
-    assert isinstance(fleet, GymFleet)
+    fleet: Any = problem.fleet
     size = len(fleet.bounds[0])
     actions = None if problem.features.joint else fleet.actions(problem.per_number)
     shape = (problem.agents, problem.runs)
@@ -209,6 +225,10 @@ def _play_gym(problem: Problem, policy: Policy, theta: Floats) -> tuple[Floats, 
         if cut:
             _warn(f"agent {agent}: {cut} episodes of {world.label} were cut after {LONGEST} steps")
     return returns, lengths
+
+
+# By the engine that trains in the same worlds.
+PLAYS = {"cpu": _play_control, "gym": _play_gym}
 
 
 def _observed(answer: Any, size: int) -> Floats:

@@ -36,7 +36,7 @@ def start(tables: Tables, settings: RoundSettings, view: RunView, lanes: Lanes, 
             settings.seed, view.first_run + run, view.first_agent + agent, U64(random.START)
         )
         place = run * agents + agent
-        s = finite_step.first_state(tables, U64(settings.world[agent]), first)
+        s = finite_step.first_state(tables.worlds, U64(settings.world[agent]), first)
         view.states[place] = s
         view.actions[place] = finite_step.direct(
             tables,
@@ -184,7 +184,7 @@ def draw(
         for h in range(count):
             stream = first_agent + agent[first + h]
             one, two = random.words(settings.seed, first_run + run[first + h], stream, now)
-            column, fraction = alias.split(one, tables.states)
+            column, fraction = alias.split(one, tables.worlds.states)
             columns[at + h] = column
             fractions[at + h] = fraction
             uniforms[at + h] = random.uniform(two)
@@ -224,7 +224,7 @@ def move(tables: Tables, count: int, at: int, workspace: Workspace) -> None:
     """Draw the next state of every lane of a block."""
     for h in range(count):
         workspace.next_states[h] = finite_step.next_state(
-            tables,
+            tables.worlds,
             workspace.world[h],
             workspace.states[h],
             workspace.actions[h],

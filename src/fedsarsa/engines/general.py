@@ -22,9 +22,7 @@ from fedsarsa.engines.general_rounds import FINITE, Learners, RoundWorkspace, Wo
 from fedsarsa.federation.problem import Problem
 from fedsarsa.federation.state import RUNNING, State
 from fedsarsa.learning.continuous_features import Integers
-from fedsarsa.learning.features import OneHot
-from fedsarsa.learning.finite_tables import Tables, tabulate
-from fedsarsa.learning.policies import Greedy
+from fedsarsa.learning.finite_tables import WorldTables, tabulate_worlds
 from fedsarsa.learning.step_arrays import step_workspace
 from fedsarsa.worlds.control import dynamics
 from fedsarsa.worlds.control.world import pack
@@ -145,13 +143,13 @@ def worlds_of(problem: Problem) -> Worlds:
     limits = np.array([world.time_limit for world in fleet])
     none = np.empty(0, np.uint64)
     if problem.finite:
-        tables, world = tabulate(*problem.finite_worlds, problem.policy), fleet.world_of.astype(np.uint64)
+        tables, world = tabulate_worlds(fleet), fleet.world_of.astype(np.uint64)
         return Worlds(FINITE, np.empty((len(fleet), 0)), limits, problem.steps, problem.bins, tables, world)
     kind, physics = dynamics.number(fleet.world), pack(fleet.worlds)
     return Worlds(kind, physics, limits, problem.steps, problem.bins, no_tables(), none)
 
 
 @cache
-def no_tables() -> Tables:
+def no_tables() -> WorldTables:
     """Tables of a world with one state, where kernels read none."""
-    return tabulate(Fleet([FiniteMDP(np.ones((1, 1, 1)), np.zeros(1))]), OneHot().on(1, 1), Greedy())
+    return tabulate_worlds(Fleet([FiniteMDP(np.ones((1, 1, 1)), np.zeros(1))]))

@@ -16,8 +16,8 @@ from fedsarsa.engines.arrays import RoundSettings, RunView, Span
 from fedsarsa.federation.state import RUNNING
 from fedsarsa.learning import finite_step, local_step, random
 from fedsarsa.learning.continuous_features import Integers
-from fedsarsa.learning.finite_tables import Tables
-from fedsarsa.learning.step_arrays import AgentState, Model, StepWorkspace
+from fedsarsa.learning.finite_tables import WorldTables
+from fedsarsa.learning.step_arrays import AgentState, Model, Moment, StepWorkspace
 from fedsarsa.worlds import alias
 from fedsarsa.worlds.control import dynamics
 
@@ -35,7 +35,7 @@ class Worlds(NamedTuple):
     limits: Integers
     steps: int
     bins: int
-    tables: Tables
+    tables: WorldTables
     world: NDArray[np.uint64]
 
 
@@ -61,18 +61,17 @@ class RoundWorkspace(NamedTuple):
 
 
 @piece
-def first_state(
-    worlds: Worlds, learners: Learners, lane: int, who: int, seed: int, run: int, agent: int, t: int
-) -> None:
-    """The state that begins an episode of agent ``who`` after step ``t``, and what is seen of it."""
+def first_state(worlds: Worlds, learners: Learners, moment: Moment) -> None:
+    """The state that begins an episode after the step, and what is seen of it."""
+    lane, who, t = moment.lane, moment.who, moment.t
     if worlds.kind == FINITE:
-        word, _ = random.words(seed, run, agent, t)
+        word, _ = local_step.words(moment, t)
         learners.states[lane] = finite_step.first_state(worlds.tables, worlds.world[who], word)
         learners.agent_state.seen[lane, 0] = learners.states[lane]
         return
     p = worlds.physics[who]
-    one, two = random.words(seed, run, agent, random.purpose(t, U64(random.FIRST_STATE)))
-    three, four = random.words(seed, run, agent, random.purpose(t, U64(random.FIRST_STATE_MORE)))
+    one, two = local_step.words(moment, random.purpose(t, U64(random.FIRST_STATE)))
+    three, four = local_step.words(moment, random.purpose(t, U64(random.FIRST_STATE_MORE)))
     x = learners.physical[lane]
     dynamics.reset(
         worlds.kind,
@@ -117,23 +116,11 @@ def start(
 ) -> None:
     """Begin the first episode of every lane."""
     agents = len(settings.weights)
-    t = U64(random.START)
     for lane in range(len(learners.theta)):
-        who = lane % agents
-        run, agent = U64(lane // agents), first_agent + U64(who)
-        first_state(worlds, learners, lane, who, settings.seed, run, agent, t)
-        local_step.begin(
-            model,
-            learners.agent_state,
-            lane,
-            learners.theta[lane],
-            settings.seed,
-            run,
-            agent,
-            who,
-            t,
-            workspace.step,
-        )
+        run, who = lane // agents, lane % agents
+        moment = Moment(lane, who, settings.seed, U64(run), first_agent + U64(who), U64(random.START))
+        first_state(worlds, learners, moment)
+        local_step.begin(model, learners.agent_state, learners.theta[lane], moment, workspace.step)
 
 
 @kernel
@@ -194,39 +181,31 @@ def one_step(
 ) -> bool:
     """One step of one lane; whether its parameters stay finite."""
     agent_state, theta, progress = learners.agent_state, learners.theta[lane], learners.progress[lane]
-    run, agent, now = view.first_run + U64(local_run), view.first_agent + U64(local_agent), U64(t)
-    one, two = random.words(settings.seed, run, agent, now)
+    run, agent = view.first_run + U64(local_run), view.first_agent + U64(local_agent)
+    moment = Moment(lane, local_agent, settings.seed, run, agent, U64(t))
+    one, two = local_step.words(moment, moment.t)
     if model.redraws:
-        local_step.redraw(
-            model, agent_state, lane, theta, settings.seed, run, agent, local_agent, now, workspace.step
-        )
+        local_step.redraw(model, agent_state, theta, moment, workspace.step)
     reward, terminated = move(worlds, learners, lane, local_agent, one)
     agent_state.elapsed[lane] += 1
     agent_state.gain[lane] += reward
     finite = local_step.go_on(
         model,
         agent_state,
-        lane,
         theta,
         reward,
         terminated,
         step_size,
         rest,
         progress,
-        settings.seed,
-        run,
-        agent,
-        local_agent,
-        now,
+        moment,
         two,
         workspace.step,
     )
     if terminated or agent_state.elapsed[lane] >= worlds.limits[local_agent]:
         local_step.end_episode(agent_state, lane, t * worlds.bins // worlds.steps)
-        first_state(worlds, learners, lane, local_agent, settings.seed, run, agent, now)
-        local_step.begin(
-            model, agent_state, lane, theta, settings.seed, run, agent, local_agent, now, workspace.step
-        )
+        first_state(worlds, learners, moment)
+        local_step.begin(model, agent_state, theta, moment, workspace.step)
     return finite
 
 

@@ -7,9 +7,9 @@ from numpy.typing import NDArray
 
 from fedsarsa._checks import Floats
 from fedsarsa._numba import U64, kernel
-from fedsarsa.learning import local_step, random
+from fedsarsa.learning import local_step
 from fedsarsa.learning.continuous_features import Integers
-from fedsarsa.learning.step_arrays import AgentState, Model, StepWorkspace
+from fedsarsa.learning.step_arrays import AgentState, Model, Moment, StepWorkspace
 
 # What became of a lane's step: no step, then what its environment reported, then what ``learn`` found:
 # an answer that is not finite, parameters that are not, a first observation that is not.
@@ -32,11 +32,11 @@ def act(
     """First actions of the episodes that ``lanes`` begin after step ``t``, or those of step ``t`` anew."""
     for lane in lanes:
         who = lane % agents
-        run, agent = U64(lane // agents), first_agent + U64(who)
+        moment = Moment(lane, who, seed, U64(lane // agents), first_agent + U64(who), U64(t))
         if anew:
-            local_step.redraw(model, agent_state, lane, theta[lane], seed, run, agent, who, U64(t), workspace)
+            local_step.redraw(model, agent_state, theta[lane], moment, workspace)
         else:
-            local_step.begin(model, agent_state, lane, theta[lane], seed, run, agent, who, U64(t), workspace)
+            local_step.begin(model, agent_state, theta[lane], moment, workspace)
 
 
 @kernel
@@ -74,26 +74,21 @@ def learn(
             ends[lane] = BROKEN
             unsound += 1
             continue
-        run, agent = U64(lane // agents), first_agent + U64(lane % agents)
-        _, word = random.words(seed, run, agent, U64(t))
+        who = lane % agents
+        moment = Moment(lane, who, seed, U64(lane // agents), first_agent + U64(who), U64(t))
+        _, word = local_step.words(moment, moment.t)
         agent_state.elapsed[lane] += 1
         agent_state.gain[lane] += rewards[lane]
-        size = step_sizes[lane % agents]
         finite = local_step.go_on(
             model,
             agent_state,
-            lane,
             theta[lane],
             rewards[lane],
             end == TERMINATED,
-            size,
+            step_sizes[who],
             0.0,
             progress[lane],
-            seed,
-            run,
-            agent,
-            lane % agents,
-            U64(t),
+            moment,
             word,
             workspace,
         )
@@ -107,18 +102,7 @@ def learn(
                     agent_state.seen[lane, i] = first[lane, i]
                     finite &= math.isfinite(first[lane, i])
                 if finite:
-                    local_step.begin(
-                        model,
-                        agent_state,
-                        lane,
-                        theta[lane],
-                        seed,
-                        run,
-                        agent,
-                        lane % agents,
-                        U64(t),
-                        workspace,
-                    )
+                    local_step.begin(model, agent_state, theta[lane], moment, workspace)
                 else:
                     ends[lane] = LOST
                     unsound += 1

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from fedsarsa._checks import MEMORY, Floats
 from fedsarsa.federation.problem import Problem
 from fedsarsa.federation.servers.mean import average
-from fedsarsa.federation.servers.server import Memory
+from fedsarsa.federation.servers.rule import Memory
 from fedsarsa.learning.continuous_features import Integers
 from fedsarsa.worlds.control.world import OBSERVATION, STATE
 

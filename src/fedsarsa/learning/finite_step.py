@@ -18,7 +18,7 @@ import numpy as np
 from fedsarsa._checks import Floats
 from fedsarsa._numba import U64, piece
 from fedsarsa.learning.choice import code_of, select, weigh
-from fedsarsa.learning.finite_tables import Tables
+from fedsarsa.learning.finite_tables import Tables, WorldTables
 from fedsarsa.learning.policies import FixedPolicy
 from fedsarsa.worlds import alias
 
@@ -30,29 +30,29 @@ TRUST_LOW, TRUST_HIGH = 1e-200, 1e200
 
 
 @piece
-def first_state(tables: Tables, world: int, word: int) -> int:
+def first_state(worlds: WorldTables, world: int, word: int) -> int:
     """s_0 from the world's initial distribution."""
-    column, fraction = alias.split(word, tables.states)
-    return alias.draw(tables.alias, tables.alias_start[world], column, fraction)
+    column, fraction = alias.split(word, worlds.states)
+    return alias.draw(worlds.alias, worlds.alias_start[world], column, fraction)
 
 
 @piece
-def next_state(tables: Tables, world: int, s: int, a: int, column: int, fraction: int) -> int:
+def next_state(worlds: WorldTables, world: int, s: int, a: int, column: int, fraction: int) -> int:
     """s' ~ P_a(s, .) of ``world``, from a split random word."""
-    row = tables.kernel_start[world] + a * tables.action_size[world] + s * tables.states
-    turned = alias.draw(tables.alias, row, column, fraction) + tables.turns[world] * tables.rotation[a]
-    beyond = turned - tables.states
-    return beyond + (tables.states & (U64(0) - (beyond >> alias.SIGN)))  # no branch, as in alias.draw
+    row = worlds.kernel_start[world] + a * worlds.action_size[world] + s * worlds.states
+    turned = alias.draw(worlds.alias, row, column, fraction) + worlds.turns[world] * worlds.rotation[a]
+    beyond = turned - worlds.states
+    return beyond + (worlds.states & (U64(0) - (beyond >> alias.SIGN)))  # no branch, as in alias.draw
 
 
 @piece
-def reward_of(tables: Tables, world: int, s: int, a: int, s_next: int) -> float:
+def reward_of(worlds: WorldTables, world: int, s: int, a: int, s_next: int) -> float:
     """r(s, a, s') of ``world``."""
-    return tables.reward[
-        world * tables.reward_world
-        + s * tables.reward_state
-        + a * tables.reward_action
-        + s_next * tables.reward_next
+    return worlds.reward[
+        world * worlds.reward_world
+        + s * worlds.reward_state
+        + a * worlds.reward_action
+        + s_next * worlds.reward_next
     ]
 
 
@@ -69,7 +69,7 @@ def increment(
     step_size: float,
 ) -> float:
     """alpha (r + discount Q(s', a') - Q(s, a)): what the step adds along phi(s, a)."""
-    reward = reward_of(tables, world, s, a, s_next)
+    reward = reward_of(tables.worlds, world, s, a, s_next)
     next_value = value(tables, theta, start, s_next, a_next)
     here = value(tables, theta, start, s, a)
     return step_size * (reward + tables.discount * next_value - here)

@@ -14,23 +14,16 @@ from fedsarsa.worlds import alias
 from fedsarsa.worlds.fleet import Fleet
 
 
-class Tables(NamedTuple):
-    """Worlds, features and policy. Integers are unsigned; multi-dimensional arrays are flattened.
+class WorldTables(NamedTuple):
+    """Finite worlds. Integers are unsigned; multi-dimensional arrays are flattened.
 
-    Worlds: ``alias`` holds their rows one after another. World w's begin at ``alias_start[w]`` with its
+    ``alias`` holds the rows of all worlds one after another. World w's begin at ``alias_start[w]`` with its
     initial distribution; the row of (s, a) is at ``kernel_start[w] + action_size[w] * a + S * s``, and
     ``turns[w] * rotation[a]`` is added to what is drawn from it.
     ``reward`` is (W, ...) with a stride per index, 0 where it does not depend on it.
-    Features: an aggregation has ``rows`` (S,), ``columns`` (A,); otherwise ``dense`` is (S, d, A).
-    Actions stand in ``order`` class by class: class c has members from ``first[c]`` on. Dense features have a
-    class per action.
-    Policy: ``choice`` between the classes, and for a fixed policy ``cumulative`` (S, A) in that order.
     """
 
     states: int
-    actions: int
-    dim: int
-    discount: float
     alias: NDArray[np.uint64]
     alias_start: NDArray[np.uint64]
     kernel_start: NDArray[np.uint64]
@@ -42,6 +35,21 @@ class Tables(NamedTuple):
     reward_state: int
     reward_action: int
     reward_next: int
+
+
+class Tables(NamedTuple):
+    """Worlds, features and policy, for steps without options. Integers and arrays as in `WorldTables`.
+
+    Features: an aggregation has ``rows`` (S,), ``columns`` (A,); otherwise ``dense`` is (S, d, A).
+    Actions stand in ``order`` class by class: class c has members from ``first[c]`` on. Dense features have a
+    class per action.
+    Policy: ``choice`` between the classes, and for a fixed policy ``cumulative`` (S, A) in that order.
+    """
+
+    worlds: WorldTables
+    actions: int
+    dim: int
+    discount: float
     rows: NDArray[np.uint32]
     columns: NDArray[np.uint32]
     width: int
@@ -52,25 +60,14 @@ class Tables(NamedTuple):
     cumulative: Floats
 
 
-def tabulate(fleet: Fleet, features: FeatureMap, policy: Policy) -> Tables:
-    """The tables of a fleet's distinct worlds, its features and its policy."""
+def tabulate_worlds(fleet: Fleet) -> WorldTables:
+    """The tables of a fleet's distinct worlds."""
     states, actions = fleet.states, fleet.actions
     entries, alias_start = _alias(fleet)
     turns = np.array([world.kernel.shift for world in fleet.worlds], np.uint64)
     reward, strides = _reward(fleet)
-    if isinstance(features, Aggregation):
-        rows, columns, width = features.rows, features.columns, features.width
-        dense = np.empty(0)
-    else:
-        rows, columns, width = np.zeros(states, np.int64), np.arange(actions), actions
-        dense = np.ascontiguousarray(features.table.transpose(0, 2, 1)).ravel()
-    counts = np.bincount(np.asarray(columns, dtype=np.int64), minlength=width)
-    alike = np.arange(width) if dense.size == 0 else features.classes
-    return Tables(
+    return WorldTables(
         states=U64(states),
-        actions=U64(actions),
-        dim=U64(features.dim),
-        discount=fleet.discount,
         alias=entries,
         alias_start=alias_start,
         kernel_start=alias_start + U64(states),
@@ -82,6 +79,25 @@ def tabulate(fleet: Fleet, features: FeatureMap, policy: Policy) -> Tables:
         reward_state=U64(strides[0]),
         reward_action=U64(strides[1]),
         reward_next=U64(strides[2]),
+    )
+
+
+def tabulate(fleet: Fleet, features: FeatureMap, policy: Policy) -> Tables:
+    """The tables of a fleet's distinct worlds, its features and its policy."""
+    states, actions = fleet.states, fleet.actions
+    if isinstance(features, Aggregation):
+        rows, columns, width = features.rows, features.columns, features.width
+        dense = np.empty(0)
+    else:
+        rows, columns, width = np.zeros(states, np.int64), np.arange(actions), actions
+        dense = np.ascontiguousarray(features.table.transpose(0, 2, 1)).ravel()
+    counts = np.bincount(np.asarray(columns, dtype=np.int64), minlength=width)
+    alike = np.arange(width) if dense.size == 0 else features.classes
+    return Tables(
+        worlds=tabulate_worlds(fleet),
+        actions=U64(actions),
+        dim=U64(features.dim),
+        discount=fleet.discount,
         rows=np.asarray(rows, dtype=np.uint32),
         columns=np.asarray(columns, dtype=np.uint32),
         width=U64(width),

@@ -10,11 +10,17 @@ from fedsarsa._checks import Floats
 from fedsarsa._numba import I64, U64, piece
 from fedsarsa.learning import bases, choice, random
 from fedsarsa.learning.continuous_features import Integers
-from fedsarsa.learning.step_arrays import AgentState, Model, StepWorkspace
+from fedsarsa.learning.step_arrays import AgentState, Model, Moment, StepWorkspace
 from fedsarsa.learning.targets import LEAVES, TARGETS
 
 _, EXPECTED, MAX = range(len(TARGETS))  # what the step aims at, as kernels know it
 _, DIRECTION, LOG_WEIGHTS = range(len(LEAVES))  # what it leaves for the server
+
+
+@piece
+def words(moment: Moment, counter: int) -> tuple[int, int]:
+    """Two 64-bit words of the lane's random stream."""
+    return random.words(moment.seed, moment.run, moment.agent, counter)
 
 
 @piece
@@ -74,13 +80,11 @@ def look_up(model: Model, theta: Floats, s: int, workspace: StepWorkspace) -> No
 
 
 @piece
-def draw_candidates(
-    model: Model, seed: int, run: int, agent: int, t: int, what: int, workspace: StepWorkspace
-) -> None:
+def draw_candidates(model: Model, moment: Moment, what: int, workspace: StepWorkspace) -> None:
     """Fresh candidate actions, two per counter."""
     width = model.action_high - model.action_low
     for c in range(0, len(workspace.numbers), 2):
-        one, two = random.words(seed, run, agent, random.purpose(t, U64(what) + U64(c >> 1)))
+        one, two = words(moment, random.purpose(moment.t, U64(what) + U64(c >> 1)))
         workspace.numbers[c] = model.action_low + width * random.uniform(one)
         if c + 1 < len(workspace.numbers):
             workspace.numbers[c + 1] = model.action_low + width * random.uniform(two)
@@ -90,13 +94,8 @@ def draw_candidates(
 def choose(
     model: Model,
     agent_state: AgentState,
-    lane: int,
     theta: Floats,
-    seed: int,
-    run: int,
-    agent: int,
-    who: int,
-    t: int,
+    moment: Moment,
     what: int,
     word: int,
     workspace: StepWorkspace,
@@ -104,12 +103,12 @@ def choose(
     """A candidate at the observation in ``agent_state.seen``, and the sum of the policy's masses.
 
     It is drawn by ``word``, from the policy at ``theta`` or at the agent's mixture, or from its behaviour.
-    Fresh candidates are those of step ``t`` for ``what``. ``agent`` is the number of the agent's random
-    stream, ``who`` its place among those of the problem.
+    Fresh candidates are those of the step for ``what``.
     """
-    seen, actions = agent_state.seen[lane], len(workspace.q)
+    lane, actions = moment.lane, len(workspace.q)
+    seen = agent_state.seen[lane]
     if model.joint:
-        draw_candidates(model, seed, run, agent, t, what, workspace)
+        draw_candidates(model, moment, what, workspace)
     mixes = agent_state.others.shape[1] > 0
     if mixes:
         look(model, agent_state.others[lane], seen, workspace)
@@ -126,7 +125,7 @@ def choose(
     masses, acting = workspace.mass, total
     if model.behaviour.size > 0:
         policies = model.behaviour.size // (model.states * actions)
-        at = ((who % policies) * model.states + s) * actions
+        at = ((moment.who % policies) * model.states + s) * actions
         masses, acting = workspace.acting, choice.copy_masses(model.behaviour, at, actions, workspace.acting)
     place, _ = choice.select(masses, U64(0), U64(actions), random.uniform(word) * acting)
     return I64(place), total
@@ -251,61 +250,46 @@ def end_episode(agent_state: AgentState, lane: int, time_bin: int) -> None:
 def begin(
     model: Model,
     agent_state: AgentState,
-    lane: int,
     theta: Floats,
-    seed: int,
-    run: int,
-    agent: int,
-    who: int,
-    t: int,
+    moment: Moment,
     workspace: StepWorkspace,
 ) -> None:
-    """The first action of an episode that begins after step ``t``, at what is seen."""
+    """The first action of an episode that begins after the step, at what is seen."""
     what = random.FIRST_CANDIDATES
     if model.finite:
-        _, word = random.words(seed, run, agent, t)
+        _, word = words(moment, moment.t)
     else:
-        word, _ = random.words(seed, run, agent, random.purpose(t, U64(random.FIRST_ACTION)))
-    c, _ = choose(model, agent_state, lane, theta, seed, run, agent, who, t, what, word, workspace)
-    take(model, agent_state, lane, c, workspace)
+        word, _ = words(moment, random.purpose(moment.t, U64(random.FIRST_ACTION)))
+    c, _ = choose(model, agent_state, theta, moment, what, word, workspace)
+    take(model, agent_state, moment.lane, c, workspace)
 
 
 @piece
 def redraw(
     model: Model,
     agent_state: AgentState,
-    lane: int,
     theta: Floats,
-    seed: int,
-    run: int,
-    agent: int,
-    who: int,
-    t: int,
+    moment: Moment,
     workspace: StepWorkspace,
 ) -> None:
-    """Draw the action to execute at step ``t`` anew."""
+    """Draw the action to execute anew."""
     what = random.REDRAW_CANDIDATES
-    word, _ = random.words(seed, run, agent, t + U64(random.REDRAW))
-    c, _ = choose(model, agent_state, lane, theta, seed, run, agent, who, t, what, word, workspace)
-    take(model, agent_state, lane, c, workspace)
+    word, _ = words(moment, moment.t + U64(random.REDRAW))
+    c, _ = choose(model, agent_state, theta, moment, what, word, workspace)
+    take(model, agent_state, moment.lane, c, workspace)
 
 
 @piece
 def go_on(
     model: Model,
     agent_state: AgentState,
-    lane: int,
     theta: Floats,
     reward: float,
     terminated: bool,
     step_size: float,
     rest: float,
     progress: Floats,
-    seed: int,
-    run: int,
-    agent: int,
-    who: int,
-    t: int,
+    moment: Moment,
     word: int,
     workspace: StepWorkspace,
 ) -> bool:
@@ -314,10 +298,11 @@ def go_on(
     After a termination the target is the reward alone, and there is no next action. Whether ``theta`` stays
     finite.
     """
+    lane = moment.lane
     if terminated:
         return learn(model, agent_state, lane, theta, reward, step_size, rest, progress)
     what = random.CANDIDATES
-    c, total = choose(model, agent_state, lane, theta, seed, run, agent, who, t, what, word, workspace)
+    c, total = choose(model, agent_state, theta, moment, what, word, workspace)
     ahead = workspace.q[c]
     if model.target == EXPECTED:
         ahead = 0.0
@@ -330,5 +315,5 @@ def go_on(
     finite = learn(
         model, agent_state, lane, theta, reward + model.discount * ahead, step_size, rest, progress
     )
-    take(model, agent_state, lane, c, workspace)
+    take(model, agent_state, moment.lane, c, workspace)
     return finite

@@ -84,6 +84,20 @@ class AgentState(NamedTuple):
     lengths: Integers
 
 
+class Moment(NamedTuple):
+    """Whose step it is, and when: a lane, its agent, and what its random numbers are a function of.
+
+    ``who`` is the agent's place among those of the problem, ``agent`` the number of its random stream.
+    """
+
+    lane: int
+    who: int
+    seed: int
+    run: int
+    agent: int
+    t: int
+
+
 class StepWorkspace(NamedTuple):
     """Working space of one thread: inputs, features of the candidates, their values and masses."""
 

@@ -20,7 +20,7 @@ from fedsarsa.federation.servers.krum import Krum
 from fedsarsa.federation.servers.mean import Mean
 from fedsarsa.federation.servers.median import Median
 from fedsarsa.federation.servers.personal import Personal
-from fedsarsa.federation.servers.server import Context, Server
+from fedsarsa.federation.servers.rule import Context, Server
 from fedsarsa.federation.servers.trimmed_mean import TrimmedMean
 
 __all__ = ["RULES", "Context", "Krum", "Mean", "Median", "Personal", "Server", "TrimmedMean", "check"]

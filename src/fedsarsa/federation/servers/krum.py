@@ -6,7 +6,7 @@ import numpy as np
 
 from fedsarsa import _checks
 from fedsarsa._checks import Floats
-from fedsarsa.federation.servers.server import Server
+from fedsarsa.federation.servers.rule import Server
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from fedsarsa import _checks
 from fedsarsa._checks import Floats
 from fedsarsa.federation.servers.projection import project
-from fedsarsa.federation.servers.server import Context, Server
+from fedsarsa.federation.servers.rule import Context, Server
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedsarsa._checks import Floats
-from fedsarsa.federation.servers.server import Server
+from fedsarsa.federation.servers.rule import Server
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from fedsarsa import _checks
 from fedsarsa._checks import Floats
 from fedsarsa.federation.servers.mixtures import Estimates, estimate, estimated_weights
 from fedsarsa.federation.servers.projection import project
-from fedsarsa.federation.servers.server import Context, Memory, Server
+from fedsarsa.federation.servers.rule import Context, Memory, Server
 
 OWN, MIXTURE = ACTS = ("own", "mixture")
 SAMPLES = 32  # parameters of every agent that are kept; when there are so many, every second one is dropped
