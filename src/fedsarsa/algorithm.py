@@ -69,6 +69,16 @@ class FedSARSA:
     initial_value : float
         Q everywhere before the first step; above all returns, it makes agents explore. ``theta0`` takes its
         place.
+
+    Raises
+    ------
+    ValueError, TypeError
+        An argument is out of its range, or of another kind.
+
+    Examples
+    --------
+    >>> import fedsarsa as fs
+    >>> algo = fs.FedSARSA(fs.OneHot(), fs.EpsilonGreedy(0.1), step_size=0.05, sync_every=20)
     """
 
     features: Features = field(default_factory=ModuloFeatures)
@@ -154,6 +164,28 @@ class FedSARSA:
             Record every so many synchronisations.
         checkpoint : path, optional
             Save here what is done, every minute and on Ctrl-C, and go on from here if the file exists.
+
+        Returns
+        -------
+        History
+            Central parameters at the synchronisations, and every agent's at the end.
+
+        Raises
+        ------
+        ValueError
+            An argument is out of its range or does not fit the fleet, or ``checkpoint`` is another
+            training's.
+        TypeError
+            An argument is of another kind.
+        KeyboardInterrupt
+            After Ctrl-C, once what is done is saved.
+
+        Examples
+        --------
+        >>> import fedsarsa as fs
+        >>> history = fs.FedSARSA(sync_every=10).train(fs.paper.fleet(agents=3), steps=100, runs=2)
+        >>> history
+        History(2 runs, 3 agents, 100 steps, 11 records, d = 25)
         """
         fleet = any_fleet(fleet)
         name = engines.resolve(engine, fleet)

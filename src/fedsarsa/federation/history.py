@@ -23,10 +23,19 @@ NEEDED = ("central", "drift", "final", "local", "failed_at", "settings", "engine
 class History:
     """The result of ``FedSARSA.train``.
 
-    Attributes
+    Parameters
     ----------
     data : xarray.Dataset
         Everything below, with the settings of the training in ``data.attrs``.
+
+    Examples
+    --------
+    >>> import fedsarsa as fs
+    >>> history = fs.FedSARSA().train(fs.paper.fleet(agents=2), steps=40, runs=3)
+    >>> history.central.sizes
+    Frozen({'run': 3, 't': 5, 'd': 25})
+    >>> history.mse(history.final[0]).sel(run=0, t=40).item()
+    0.0
     """
 
     def __init__(self, data: xr.Dataset) -> None:
@@ -106,7 +115,18 @@ class History:
         return curve.assign_coords(t=data["bin_end"].values).rename("return")
 
     def mse(self, theta: ArrayLike) -> xr.DataArray:
-        """||theta-bar_t - theta||^2 of every run, (run, t)."""
+        """||theta-bar_t - theta||^2 of every run, (run, t).
+
+        Parameters
+        ----------
+        theta : (d,) array
+            Where to measure from, such as ``fs.theory.fixed_point(...)``.
+
+        Raises
+        ------
+        ValueError
+            ``theta`` has another shape.
+        """
         reference = _checks.labelled("theta", theta, [("d",)])
         dim = self.data.sizes["d"]
         if reference.shape != (dim,):
@@ -139,12 +159,36 @@ class History:
         return error.rename("personal_mse")
 
     def save(self, path: str | Path) -> None:
-        """Write the history as netCDF; a killed process leaves no half file under this name."""
+        """Write the history as netCDF; a killed process leaves no half file under this name.
+
+        Parameters
+        ----------
+        path : str or Path
+            Where to; what is there is replaced.
+
+        Raises
+        ------
+        OSError
+            It cannot be written.
+        """
         _netcdf.write(self.data, Path(path))
 
     @classmethod
     def load(cls, path: str | Path) -> "History":
-        """Read a history that ``save`` wrote."""
+        """Read a history that ``save`` wrote.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file.
+
+        Raises
+        ------
+        FileNotFoundError
+            There is none.
+        ValueError
+            It is damaged, or is something else.
+        """
         return cls(_netcdf.read(Path(path), KIND, NEEDED))
 
     def __repr__(self) -> str:

@@ -11,7 +11,18 @@ from fedsarsa.learning.random import MOST_CANDIDATES
 
 @dataclass(frozen=True)
 class GridActions:
-    """``count`` actions at equal distances from the lowest to the highest, with parameters of their own."""
+    """``count`` actions at equal distances from the lowest to the highest, with parameters of their own.
+
+    Parameters
+    ----------
+    count : int
+        At least 2; where an action is several numbers, so many values of each.
+
+    Examples
+    --------
+    >>> import fedsarsa as fs
+    >>> algo = fs.FedSARSA(fs.TileCoding(), fs.EpsilonGreedy(0.1), actions=fs.GridActions(5))
+    """
 
     count: int = 5
 
@@ -29,6 +40,16 @@ class RandomActions:
 
     The policy among them is the same operator as elsewhere; ``fs.theory.improvement`` gives its mean over the
     draws, which for a softmax approaches the softmax over all actions as ``count`` grows.
+
+    Parameters
+    ----------
+    count : int
+        At least 1, at most 2048.
+
+    Examples
+    --------
+    >>> import fedsarsa as fs
+    >>> algo = fs.FedSARSA(fs.RBF(), fs.Softmax(1.0), actions=fs.RandomActions(8))
     """
 
     count: int = 8

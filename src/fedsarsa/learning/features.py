@@ -183,7 +183,14 @@ class FiniteFeatures(ABC):
 
 @dataclass(frozen=True)
 class OneHot(FiniteFeatures):
-    """One parameter per pair (tabular SARSA): d = S A."""
+    """One parameter per pair (tabular SARSA): d = S A.
+
+    Examples
+    --------
+    >>> import fedsarsa as fs
+    >>> fs.OneHot().on(states=4, actions=3).dim
+    12
+    """
 
     def on(self, states: int, actions: int) -> Aggregation:
         """The map on a world of ``states`` states and ``actions`` actions."""
@@ -204,7 +211,19 @@ class OneHot(FiniteFeatures):
 
 @dataclass(frozen=True)
 class ModuloFeatures(FiniteFeatures):
-    """One parameter per (s mod d1, a mod d2): the paper's feature map, d = d1 d2."""
+    """One parameter per (s mod d1, a mod d2): the paper's feature map, d = d1 d2.
+
+    Parameters
+    ----------
+    d1, d2 : int
+        At least 1, and at most the number of states and of actions.
+
+    Examples
+    --------
+    >>> import fedsarsa as fs
+    >>> fs.ModuloFeatures(5, 5).on(states=100, actions=100).dim
+    25
+    """
 
     d1: int = 5
     d2: int = 5
@@ -237,6 +256,18 @@ class TabularFeatures(FiniteFeatures):
         phi(s, a). Norms above 1 are rejected.
     normalise : bool
         Divide the whole table by its largest norm instead, when that is above 1.
+
+    Raises
+    ------
+    ValueError
+        ``table`` has another shape, is not finite, or holds a norm above 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fedsarsa as fs
+    >>> fs.TabularFeatures(np.eye(6).reshape(3, 2, 6))
+    TabularFeatures(shape=(3, 2, 6))
     """
 
     def __init__(self, table: ArrayLike, normalise: bool = False) -> None:

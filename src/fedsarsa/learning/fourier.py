@@ -79,6 +79,19 @@ class FourierBasis(ContinuousFeatures):
         Highest frequency.
     bounds : (low, high), optional
         Bounds of the observations; the world's unless given.
+
+    Raises
+    ------
+    ValueError, TypeError
+        An argument is out of its range, or of another kind.
+
+    Examples
+    --------
+    Basis functions of two observations:
+
+    >>> import fedsarsa as fs
+    >>> fs.FourierBasis(order=3).on_box(2).size
+    16
     """
 
     order: int | Sequence[int] = 3

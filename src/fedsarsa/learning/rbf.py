@@ -89,6 +89,19 @@ class RBF(ContinuousFeatures):
         Standard deviation of a bell, in distances between centres.
     bounds : (low, high), optional
         Bounds of the observations; the world's unless given.
+
+    Raises
+    ------
+    ValueError, TypeError
+        An argument is out of its range, or of another kind.
+
+    Examples
+    --------
+    Basis functions of two observations:
+
+    >>> import fedsarsa as fs
+    >>> fs.RBF(centres=4).on_box(2).size
+    16
     """
 
     centres: int | Sequence[int] = 5

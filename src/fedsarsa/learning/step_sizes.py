@@ -23,7 +23,13 @@ class Schedule(Protocol):
 
 @dataclass(frozen=True)
 class ConstantStep:
-    """alpha_t = value (Corollary ``cor:err-con``)."""
+    """alpha_t = value (Corollary ``cor:err-con``).
+
+    Parameters
+    ----------
+    value : float
+        Positive.
+    """
 
     value: float
 
@@ -41,6 +47,18 @@ class LinearDecay:
 
     A history trained with it also holds theta-tilde, the average of the central parameters
     theta_0 .. theta_T with weights a + t.
+
+    Parameters
+    ----------
+    w, a : float
+        Positive.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fedsarsa as fs
+    >>> fs.LinearDecay(w=2.0, a=9.0).at(np.array([0, 10]))
+    array([0.2, 0.1])
     """
 
     w: float
@@ -57,7 +75,22 @@ class LinearDecay:
 
 @dataclass(frozen=True)
 class PiecewiseDecay:
-    """``values[k]`` from step ``boundaries[k - 1]`` on: ``PiecewiseDecay([0.1, 0.01], [5000])``."""
+    """``values[k]`` from step ``boundaries[k - 1]`` on.
+
+    Parameters
+    ----------
+    values : list of float
+        Positive step sizes.
+    boundaries : list of int
+        The steps at which the second and later values begin; they increase.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fedsarsa as fs
+    >>> fs.PiecewiseDecay([0.1, 0.01], [5000]).at(np.array([4999, 5000]))
+    array([0.1 , 0.01])
+    """
 
     values: Sequence[float]
     boundaries: Sequence[int]

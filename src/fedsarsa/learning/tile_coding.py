@@ -168,6 +168,19 @@ class TileCoding(ContinuousFeatures):
     memory : int, optional
         Hash the tiles of each grid into memory / tilings slots, for many observations;
         ``on_box(inputs).collisions()`` says what that costs.
+
+    Raises
+    ------
+    ValueError, TypeError
+        An argument is out of its range, or of another kind.
+
+    Examples
+    --------
+    Basis functions of two observations:
+
+    >>> import fedsarsa as fs
+    >>> fs.TileCoding(tilings=4, bins=3).on_box(2).size
+    64
     """
 
     tilings: int = 8

@@ -26,6 +26,19 @@ class FiniteMDP:
         Discount factor in (0, 1).
     initial : (S,) array, optional
         Distribution of the first state; uniform unless given.
+
+    Raises
+    ------
+    ValueError
+        Shapes do not fit, rows do not sum to one, or ``discount`` is out of its range.
+
+    Examples
+    --------
+    Two states and two actions: stay or go, and state 1 pays.
+
+    >>> import fedsarsa as fs
+    >>> fs.FiniteMDP([[[1, 0], [0, 1]], [[0, 1], [1, 0]]], reward=[0, 1], discount=0.9)
+    FiniteMDP(states=2, actions=2, discount=0.9)
     """
 
     time_limit: ClassVar[int] = NEVER

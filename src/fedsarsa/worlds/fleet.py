@@ -18,6 +18,26 @@ class Fleet(Sequence[FiniteMDP]):
 
     A sequence: ``len``, index, slice and iterate. The same world object may appear many times; it is
     stored once in ``worlds``, and ``world_of[i]`` says which of them is agent i's.
+
+    Parameters
+    ----------
+    worlds : iterable of FiniteMDP
+        One per agent.
+
+    Raises
+    ------
+    TypeError
+        One of them is not a FiniteMDP.
+    ValueError
+        There are none, or they differ in states, actions or discount.
+
+    Examples
+    --------
+    >>> import fedsarsa as fs
+    >>> worlds = [fs.FiniteMDP([[[p, 1 - p], [1 - p, p]]], reward=[0, 1]) for p in (0.5, 0.6)]
+    >>> fleet = fs.Fleet(worlds)
+    >>> round(fleet.eps_p, 6), fleet.eps_r
+    (0.2, 0.0)
     """
 
     finite: ClassVar[bool] = True

@@ -35,6 +35,17 @@ class GymWorld:
         A registered id, or what makes an environment (a class, a function).
     **options
         Keyword arguments for it.
+
+    Raises
+    ------
+    TypeError
+        ``make_env`` is neither.
+
+    Examples
+    --------
+    >>> import fedsarsa as fs
+    >>> fs.GymWorld("CartPole-v1", max_episode_steps=200)
+    GymWorld(CartPole-v1(max_episode_steps=200))
     """
 
     def __init__(self, make_env: str | Callable[..., Any], **options: Any) -> None:
@@ -206,6 +217,17 @@ class GymFleet(ContinuousFleet, Sequence[GymWorld]):
     vector : bool
         Step agents with the same id and options as one vector environment, for ids that register one. An
         agent then pauses for a step after every episode, in which its environment resets.
+
+    Raises
+    ------
+    ValueError, TypeError
+        There are no worlds, their spaces differ or are not handled, or an argument is out of its range.
+
+    Examples
+    --------
+    >>> import fedsarsa as fs
+    >>> fs.GymFleet([fs.GymWorld("CartPole-v1")] * 3)
+    GymFleet(CartPole-v1, agents=3, discount=0.99)
     """
 
     def __init__(

@@ -58,6 +58,18 @@ class ShiftKernel:
         The matrix of action 0.
     actions : int
         Number of actions A, counted from 0.
+
+    Raises
+    ------
+    ValueError
+        ``P0`` is not square, its rows do not sum to one, or there is no action.
+
+    Examples
+    --------
+    >>> import fedsarsa as fs
+    >>> fs.ShiftKernel([[0.9, 0.1], [0.2, 0.8]], actions=2).matrix(1)
+    array([[0.1, 0.9],
+           [0.8, 0.2]])
     """
 
     shift: ClassVar[int] = 1

@@ -23,6 +23,13 @@ class EpsilonGreedy(Tied):
     ------
     ValueError
         ``eps`` is not in [0, 1], or ``ties`` is neither of the two.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fedsarsa as fs
+    >>> fs.EpsilonGreedy(0.2).probabilities(np.array([1.0, 2.0]))
+    array([0.1, 0.9])
     """
 
     eps: float = 0.1

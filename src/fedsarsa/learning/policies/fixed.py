@@ -18,6 +18,18 @@ class FixedPolicy:
     pi : (S, A) array, (A,) array, int, or "uniform"
         Probabilities per state, the same probabilities in every state, always one action, or all
         actions alike.
+
+    Raises
+    ------
+    ValueError
+        Rows do not sum to one, or ``pi`` has another shape.
+
+    Examples
+    --------
+    >>> import fedsarsa as fs
+    >>> fs.FixedPolicy([0.25, 0.75]).table(states=2, actions=2)
+    array([[0.25, 0.75],
+           [0.25, 0.75]])
     """
 
     parameter: ClassVar[float] = 0.0

@@ -59,6 +59,13 @@ class Greedy(Tied):
     ------
     ValueError
         ``ties`` is neither.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fedsarsa as fs
+    >>> fs.Greedy().probabilities(np.array([1.0, 2.0, 2.0]))
+    array([0. , 0.5, 0.5])
     """
 
     parameter: ClassVar[float] = 0.0

@@ -13,7 +13,25 @@ from fedsarsa.learning.policies.policy import ALL, Classes, State
 
 @dataclass(frozen=True)
 class Softmax:
-    """pi(a|s) proportional to exp(Q(s, a) / temperature); Lipschitz, as Assumption ``asmp:lip`` asks."""
+    """pi(a|s) proportional to exp(Q(s, a) / temperature); Lipschitz, as Assumption ``asmp:lip`` asks.
+
+    Parameters
+    ----------
+    temperature : float
+        Positive. The lower, the greedier.
+
+    Raises
+    ------
+    ValueError
+        ``temperature`` is not positive.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fedsarsa as fs
+    >>> fs.Softmax(1.0).probabilities(np.array([0.0, np.log(3.0)]))
+    array([0.25, 0.75])
+    """
 
     temperature: float = 100.0
 

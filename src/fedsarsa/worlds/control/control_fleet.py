@@ -17,6 +17,24 @@ class ControlFleet(ContinuousFleet, Sequence[ControlWorld]):
     """The worlds of N agents: one kind of world, physics of their own, one discount.
 
     A sequence: ``len``, index, slice and iterate; printed, it is a table of who got what.
+
+    Parameters
+    ----------
+    worlds : iterable of ControlWorld
+        One per agent.
+    discount : float
+        Discount factor in (0, 1].
+
+    Raises
+    ------
+    ValueError, TypeError
+        There are none, they are of different kinds, or ``discount`` is out of its range.
+
+    Examples
+    --------
+    >>> import fedsarsa as fs
+    >>> fs.control.ControlFleet([fs.control.CartPole(length=0.4), fs.control.CartPole(length=0.6)])
+    ControlFleet(CartPole, agents=2, discount=0.99)
     """
 
     def __init__(self, worlds: Iterable[ControlWorld], discount: float = 0.99) -> None:
@@ -133,6 +151,22 @@ def fleet(
         Discount factor in (0, 1].
     **physics
         Physics that all agents share.
+
+    Returns
+    -------
+    ControlFleet
+        The agents' worlds.
+
+    Raises
+    ------
+    ValueError, TypeError
+        There is no such world or quantity, or a value is out of its range.
+
+    Examples
+    --------
+    >>> import fedsarsa as fs
+    >>> fs.control.fleet("CartPole", agents=3, vary={"length": (0.4, 0.6)}, seed=1)
+    ControlFleet(CartPole, agents=3, discount=0.99)
     """
     kind = WORLDS[_checks.choice("world", world, WORLDS)]
     valid = [field.name for field in fields(kind)]  # type: ignore[arg-type]
