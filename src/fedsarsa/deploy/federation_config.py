@@ -5,7 +5,7 @@ import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field, ValidationError
@@ -30,6 +30,8 @@ LONGEST_TERM, SHOWN = 1000, 100  # letters of a term, and those shown of one tha
 
 class RemoteFleet(Section):
     """Finite worlds that the server never sees; it needs their sizes, and a bound on their rewards."""
+
+    finite: ClassVar[bool] = True
 
     kind: Literal["remote"]
     agents: Count = Field(ge=1)
@@ -195,16 +197,18 @@ class Federation:
     def _spaces(self, known: Any) -> tuple[FeatureMap | BoxMap, dict[str, str]]:
         """The features on the worlds that are known, and what else decides a step there, in words."""
         algo, step = self.algorithm, self.algorithm.step(self.agents)
-        if hasattr(known, "states"):  # finite worlds
+        if known.finite:
             sizes = {"states": repr(known.states), "actions": repr(known.actions)}
             return algo.feature_map(known), sizes if step.plain else sizes | _step_terms(algo)
         # There may be one world here and weights and step sizes for all agents: those are checked elsewhere.
         first = step.behaviour[0] if step.behaviour else None
         shared = replace(algo, step_size=1.0, weights=None, behaviour=first)
         problem = shared.problem(known, self.training.steps, runs=1, seed=self.training.seed)
-        return problem.features, {
-            "low": _listed(problem.features.low),
-            "high": _listed(problem.features.high),
+        box = problem.features
+        assert isinstance(box, BoxMap)
+        return box, {
+            "low": _listed(box.low),
+            "high": _listed(box.high),
             "actions": f"{len(problem.candidates)} of {algo.actions!r}",
             "action_bounds": repr(problem.action_bounds),
             **_step_terms(algo),
