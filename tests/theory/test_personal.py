@@ -35,6 +35,11 @@ def test_alone_and_together_are_what_predict_says():
         )  # other nodes on its way
 
 
+def test_before_the_first_round_together_is_the_start():
+    best = personal_weights(small_fleet(2), ALGO, 5)  # K = 10
+    np.testing.assert_allclose(best.together, (best.points**2).sum(axis=1), rtol=1e-12)
+
+
 def test_agents_apart_together_are_their_plain_average():
     fleet, algo = small_fleet(4), replace(ALGO, sync_every=None)
     best = personal_weights(fleet, algo, 2_000)

@@ -5,7 +5,7 @@ import pytest
 
 import fedsarsa as fs
 from fedsarsa.theory import personal_plan, personal_weights, plan
-from tests.theory.against_training import small_fleet
+from tests.theory.against_training import ring, small_fleet
 
 ALGO = fs.FedSARSA(fs.ModuloFeatures(4, 3))
 SIZES = [0.005, 0.02, 0.05]
@@ -84,6 +84,14 @@ def test_what_is_shown():
     answer = personal_plan(small_fleet(2), ALGO, 2.0, step_sizes=[0.02])
     assert repr(answer).startswith("PersonalPlan(target 2: step_size 0.02, steps ")
     assert [line.split()[0] for line in str(answer).splitlines()[-2:]] == ["0", "1"]
+
+
+def test_warnings_are_kept_not_told():
+    """As those of a plan; tests take a warning for an error."""
+    fleet, algo = fs.Fleet([ring(15), ring(15, seed=1)]), fs.FedSARSA(fs.OneHot(), fs.Softmax(20.0))
+    answer = personal_plan(fleet, algo, 3.0, step_sizes=[0.05])
+    assert "steps that the chain remembers" in answer.mixture.warnings[0]
+    assert f"warning: {answer.mixture.warnings[0]}" in str(answer)
 
 
 @pytest.mark.parametrize(

@@ -103,7 +103,7 @@ def coalitions(fleet: Fleet, algo: FedSARSA, steps: int, theta0: ArrayLike | Non
     Examples
     --------
     >>> import fedsarsa as fs
-    >>> one, other = fs.paper.fleet(agents=2, eps_p=2.0, eps_r=2.0)
+    >>> one, other = fs.paper.fleet(2, 2.0, 2.0, states=10, actions=10)
     >>> fs.theory.coalitions([one, other, one], fs.FedSARSA(), steps=20_000).groups
     ((0, 2), (1,))
     """

@@ -137,7 +137,7 @@ def personal_weights(
     Examples
     --------
     >>> import fedsarsa as fs
-    >>> fleet = fs.paper.fleet(agents=4, eps_p=0.5, eps_r=0.5)
+    >>> fleet = fs.paper.fleet(4, 0.5, 0.5, states=10, actions=10)
     >>> best = fs.theory.personal_weights(fleet, fs.FedSARSA(), steps=2_000)
     >>> bool((best.personal <= best.alone).all())
     True

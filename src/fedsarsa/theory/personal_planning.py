@@ -7,6 +7,7 @@ they mix; and of federations the one that synchronises at every step needs the f
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import xarray as xr
@@ -118,8 +119,8 @@ def personal_plan(
     Examples
     --------
     >>> import fedsarsa as fs
-    >>> fleet = fs.paper.fleet(agents=3, eps_p=0.5, eps_r=0.5)
-    >>> answer = fs.theory.personal_plan(fleet, fs.FedSARSA(), target=0.5)
+    >>> fleet = fs.paper.fleet(3, 0.5, 0.5, states=10, actions=10)
+    >>> answer = fs.theory.personal_plan(fleet, fs.FedSARSA(), target=2.0, step_sizes=[0.01, 0.02])
     >>> samples = answer.table["samples"]
     >>> bool((samples.sel(way="personal") <= samples.sel(way="alone")).all())
     True
@@ -128,14 +129,13 @@ def personal_plan(
     target = _checks.positive("target", target)
     most_steps = _checks.integer("most_steps", most_steps, least=1)
     start = np.zeros(algo.feature_map(fleet).dim)
-    problem, _ = noted(planning_problem, fleet, algo, start)  # whose warnings are those of the answer
-    points, _ = noted(lambda: problem.own_points)
+    # Warnings are those of the answer, which keeps them.
+    (problem, points, together), _ = noted(_first_order, fleet, algo, start)
     before = float((points**2).sum(axis=1).max())
     if before <= target:
         raise ValueError(f"target must be below the error before training, {before:.6g}, got {target:g}")
     sizes = candidate_steps(problem, step_sizes)
-    alone, together = problem.alone(), problem.linearised(len(fleet))
-    found = [_samples(problem, alone, together, size, target, most_steps, nonnegative) for size in sizes]
+    found = [_samples(problem, together, size, target, most_steps, nonnegative) for size in sizes]
     samples = np.stack([samples for samples, _ in found])  # (step size, way, world)
     reached = np.isfinite(samples[:, -1])
     if not reached.any():
@@ -151,7 +151,7 @@ def personal_plan(
     wanted = int(reached[chosen] @ counts)
     for later in LATER:
         steps = min(int(later * last[chosen]), most_steps)
-        mixture = personal_weights(fleet, setting, steps, nonnegative=nonnegative)
+        mixture, _ = noted(partial(personal_weights, nonnegative=nonnegative), fleet, setting, steps)
         if (mixture.personal <= target).sum() >= wanted:
             break
     else:
@@ -171,9 +171,16 @@ def personal_plan(
     return PersonalPlan(target, sizes[chosen], mixture.steps, mixture, table)
 
 
+def _first_order(
+    fleet: Fleet, algo: FedSARSA, start: Floats
+) -> tuple[PlanningProblem, Floats, LinearisedFederation]:
+    """What settings are compared with, every world's fixed point (W, d), and all agents together."""
+    problem = planning_problem(fleet, algo, start)
+    return problem, problem.own_points, problem.linearised(len(fleet))
+
+
 def _samples(
     problem: PlanningProblem,
-    alone: LinearisedFederation,
     together: LinearisedFederation,
     step_size: float,
     target: float,
@@ -184,6 +191,7 @@ def _samples(
     points = problem.own_points
     count = np.bincount(problem.fleet.world_of, minlength=len(points))
     samples, least = np.full((len(WAYS), len(points)), np.inf), np.inf
+    alone = problem.alone()
     central = strides(together.round(step_size, 1), problem.start, most_steps)
     for done, means, spreads in strides(alone.step(step_size), problem.start, most_steps):
         variances = np.trace(spreads, axis1=1, axis2=2)
