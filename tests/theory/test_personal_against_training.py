@@ -39,7 +39,7 @@ PUBLISHED = {
 def documented(level):
     """Predicted errors alone, together and personal, from the table of the page."""
     page = (Path(__file__).parents[2] / "docs/personal.md").read_text(encoding="utf-8")
-    (row,) = re.findall(rf"^\| {level:g} \| (.*\(.*) \|$", page, re.MULTILINE)
+    (row,) = re.findall(rf"^\| {level:g} \| ([0-9.]+ \([0-9.]+\).*) \|$", page, re.MULTILINE)
     alone, together, _, personal = (float(cell.split()[0]) for cell in row.split(" | "))
     return alone, together, personal
 
