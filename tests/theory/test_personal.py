@@ -183,6 +183,12 @@ def test_bad_input(change, message):
         personal_weights(small_fleet(2), **arguments)
 
 
+def test_greedy_agents_are_told_of_learned_weights():
+    with pytest.raises(ValueError, match="policy must change smoothly") as caught:
+        personal_weights(small_fleet(2), fs.FedSARSA(policy=fs.Greedy()), 100)
+    assert "fs.servers.Personal learns weights" in caught.value.__notes__[0]
+
+
 @pytest.mark.parametrize(
     ("weights", "message"),
     [

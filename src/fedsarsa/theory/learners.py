@@ -74,7 +74,11 @@ class Learners:
 
 def learn_alone(fleet: Fleet, algo: FedSARSA, steps: int, theta0: ArrayLike | None) -> Learners:
     """Predict every agent of a fleet on its own, from ``theta0`` (d,), 0 unless given."""
-    require_smooth(algo.policy, fleet.actions)
+    try:
+        require_smooth(algo.policy, fleet.actions)
+    except ValueError as error:
+        error.add_note("fs.servers.Personal learns weights from what agents send, whatever the policy.")
+        raise
     problem = replace(algo, sync_every=None, weights=None, radius=None).problem(fleet, steps, runs=1, seed=0)
     dim = problem.features.dim
     start = np.zeros(dim) if theta0 is None else _checks.vector("theta0", theta0, dim)
