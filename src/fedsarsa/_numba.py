@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 
 # Kernels neither allocate nor keep arrays, so they need no reference counts; counting them at every
 # access to an array in a tuple made kernels three times slower.
@@ -107,6 +108,19 @@ def resolved(compiled: Any, *arguments: Any) -> Callable[..., Any]:
     compiled.compile(types)
     code: Callable[..., Any] = compiled.overloads[types].entry_point
     return code
+
+
+def writeable(item: T) -> T:
+    """Named tuples with copies of their arrays that are read-only, as those from Ray's object store are.
+
+    To Numba a read-only array is of another type, and a kernel that takes one is compiled apart.
+    """
+    copy: Any = item
+    if isinstance(item, np.ndarray) and not item.flags.writeable:
+        copy = item.copy()
+    elif isinstance(item, tuple):
+        copy = copy._make(map(writeable, item))
+    return copy  # type: ignore[no-any-return]
 
 
 def cache_folder(chosen: str) -> str:

@@ -16,7 +16,7 @@ What a lane computes does not depend on the lanes beside it.
 import math
 
 from fedsarsa._checks import Floats
-from fedsarsa._numba import U64, kernel, piece
+from fedsarsa._numba import I64, U64, kernel, piece
 from fedsarsa.engines import compiled_mean
 from fedsarsa.engines.arrays import AHEAD, BLOCK, Lanes, RoundSettings, RunView, Span, Workspace
 from fedsarsa.engines.exponential import exponentials
@@ -62,8 +62,9 @@ def train(
     drift: Floats,
 ) -> None:
     """All steps of a span; ``central`` (R, m, d) and ``drift`` (R, m) record its synchronisations."""
+    first = I64(0)  # a literal 0 would be a type of its own, and compiled apart
     for k in range(span.rounds):
-        local_steps(tables, settings, view, lanes, 0, len(lanes.run), step_sizes, span, k, workspace)
+        local_steps(tables, settings, view, lanes, first, len(lanes.run), step_sizes, span, k, workspace)
         compiled_mean.settle(settings, view, span, k, workspace.failed_at, workspace.spread, central, drift)
         weigh_central(tables, settings, view, span, workspace)
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedsarsa._checks import Floats
-from fedsarsa._numba import U64, kernel, piece
+from fedsarsa._numba import I64, U64, kernel, piece
 from fedsarsa.engines import compiled_mean
 from fedsarsa.engines.arrays import RoundSettings, RunView, Span
 from fedsarsa.federation.state import RUNNING
@@ -223,8 +223,7 @@ def train(
     drift: Floats,
 ) -> None:
     """All steps of a span; ``central`` (R, m, d) and ``drift`` (R, m) record its synchronisations."""
+    first, last = I64(0), len(learners.theta)  # a literal 0 would be a type of its own, and compiled apart
     for k in range(span.rounds):
-        local_steps(
-            worlds, model, settings, view, learners, 0, len(learners.theta), step_sizes, span, k, workspace
-        )
+        local_steps(worlds, model, settings, view, learners, first, last, step_sizes, span, k, workspace)
         compiled_mean.settle(settings, view, span, k, workspace.failed_at, workspace.spread, central, drift)

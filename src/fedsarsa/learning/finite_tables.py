@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedsarsa._checks import Floats
-from fedsarsa._numba import U64
+from fedsarsa._numba import U64, writeable
 from fedsarsa.learning.choice import Choice, choice
 from fedsarsa.learning.features import Aggregation, FeatureMap
 from fedsarsa.learning.policies import FixedPolicy, Policy
@@ -93,7 +93,7 @@ def tabulate(fleet: Fleet, features: FeatureMap, policy: Policy) -> Tables:
         dense = np.ascontiguousarray(features.table.transpose(0, 2, 1)).ravel()
     counts = np.bincount(np.asarray(columns, dtype=np.int64), minlength=width)
     alike = np.arange(width) if dense.size == 0 else features.classes
-    return Tables(
+    tables = Tables(
         worlds=tabulate_worlds(fleet),
         actions=U64(actions),
         dim=U64(features.dim),
@@ -107,6 +107,7 @@ def tabulate(fleet: Fleet, features: FeatureMap, policy: Policy) -> Tables:
         choice=choice(policy, counts.astype(float), np.asarray(alike), np.empty(0)),
         cumulative=_cumulative(policy, states, actions, features.order),
     )
+    return writeable(tables)
 
 
 def _alias(fleet: Fleet) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:

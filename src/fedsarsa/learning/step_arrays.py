@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedsarsa._checks import Floats
+from fedsarsa._numba import writeable
 from fedsarsa.learning import bases
 from fedsarsa.learning.choice import Choice, choice
 from fedsarsa.learning.continuous_features import BoxMap, Coefficients, Integers, coefficients
@@ -133,7 +134,7 @@ def model(
     if isinstance(features, DenseTable):
         dense = np.ascontiguousarray(features.table.transpose(0, 2, 1))
     classes = np.arange(actions) if features.classes is None else features.classes
-    return Model(
+    arrays = Model(
         kind=bases.number(type(box.basis)) if box else -1,
         basis=box.basis.coefficients() if box else coefficients(features.most_active, weight=1.0),
         inputs=len(box.low) if box else 1,
@@ -161,6 +162,7 @@ def model(
         redraws=step.redraw_actions,
         leaves=LEAVES.index(step.leaves),
     )
+    return writeable(arrays)
 
 
 def step_workspace(model: Model) -> StepWorkspace:
