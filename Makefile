@@ -1,21 +1,38 @@
-# Two commands for a fresh machine with python3, python3-venv and make:
-#   make reproduce   install into .venv and run the main job
-#   make test        install into .venv and pass lint, types and tests
+# Commands for a fresh machine with python3, python3-venv and make; each installs into .venv first:
+#   make reproduce   run the main job
+#   make test        pass lint, types and all tests
+#   make check       pass lint, types and the quick tests
 # make docs builds the documentation into site/.
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
+# A file's tests run in one process, and make what they share once; the longest files start first.
+PYTEST := $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: reproduce test soak bench docs clean
+.PHONY: reproduce test check before-tests lint types kernels/finite kernels/control soak bench docs clean
 
 reproduce: $(INSTALLED)
 	$(BIN)/fedsarsa reproduce --out results/published
 
-test: $(INSTALLED)
+test: before-tests
+	$(PYTEST)
+
+check: before-tests
+	$(PYTEST) -m "not slow and not processes"
+
+# Tests find every kernel compiled, instead of compiling the same one in many processes at a time.
+before-tests: $(INSTALLED)
+	$(MAKE) --no-print-directory -j 2 kernels/control kernels/finite lint types
+
+lint: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+types: $(INSTALLED)
 	$(BIN)/mypy
-	$(BIN)/pytest -n 2 --dist loadgroup
+
+kernels/finite kernels/control: $(INSTALLED)
+	$(BIN)/python -m tests.kernels $(@F)
 
 # Five minutes in which parts of a deployment are killed, frozen or cut off.
 soak: $(INSTALLED)

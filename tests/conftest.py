@@ -1,6 +1,6 @@
 import os
+from pathlib import Path
 
-import pytest
 from hypothesis import HealthCheck, settings
 
 settings.register_profile(
@@ -9,9 +9,27 @@ settings.register_profile(
 settings.load_profile("fedsarsa")
 # Ray's workers give way to every other process, and so to the tests beside them: compiling took minutes.
 os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112
+# Commands print to a terminal of this kind, here and in processes of their own.
+os.environ.update(COLUMNS="200", NO_COLOR="1")
+
+# The files that take longest, as measured. They start first, so that processes that share the tests out end
+# together.
+LONGEST = (
+    "deploy/test_faults.py",
+    "theory/test_beyond_the_paper.py",
+    "theory/test_prediction_against_training.py",
+    "engines/test_ray.py",
+    "deploy/test_demo.py",
+    "theory/test_prediction.py",
+    "test_extending.py",
+    "engines/test_ray_clusters.py",
+    "experiments/reproduction/test_reproduction.py",
+    "experiments/test_sweep.py",
+    "test_docs.py",
+    "deploy/test_continuous.py",
+)
 
 
-@pytest.fixture(autouse=True)
-def _quiet_terminal(monkeypatch):
-    monkeypatch.setitem(os.environ, "COLUMNS", "200")
-    monkeypatch.setitem(os.environ, "NO_COLOR", "1")
+def pytest_collection_modifyitems(items):
+    places = {Path(__file__).parent / name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path, len(places)))
