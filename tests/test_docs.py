@@ -16,6 +16,7 @@ import fedsarsa as fs
 from fedsarsa import engines
 from fedsarsa.experiments.reproduction.figures import drawings
 from fedsarsa.experiments.reproduction.settings import FULL
+from tests.browser import needs_a_browser, opened
 
 with warnings.catch_warnings():  # Typer uses names that Click is about to drop
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -35,6 +36,7 @@ LONG = {"agent", "bench", "deploy", "reproduce"}
 AGENTS = 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_blocks_run_in_order(page, tmp_path, monkeypatch):
     """Files are written, commands and Python are run, as a reader would from the repository's root."""
@@ -94,7 +96,7 @@ def site(tmp_path_factory):
     return folder
 
 
-@pytest.mark.xdist_group("site")
+@pytest.mark.slow
 def test_pages_are_whole_and_load_nothing_from_elsewhere(site):
     for page in site.rglob("*.html"):
         text = page.read_text(encoding="utf-8")
@@ -105,22 +107,10 @@ def test_pages_are_whole_and_load_nothing_from_elsewhere(site):
         assert not re.search(r"<!-- (claims|options|keys|commands) -->", text), f"{page.name}: left empty"
 
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-
-
-@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed: the documentation was not opened")
-@pytest.mark.xdist_group("site")
+@pytest.mark.slow
+@needs_a_browser
 def test_site_is_read_and_searched_from_disk(site):
-    from playwright.sync_api import sync_playwright
-
-    complaints, requests = [], []
-    with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        page = browser.new_page()
-        page.on("console", lambda line: complaints.append(line.text) if line.type == "error" else None)
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("request", lambda request: requests.append(request.url))
-        page.goto((site / "reproduction.html").as_uri())
+    with opened(site / "reproduction.html") as page:
         images = page.locator("article img")
         assert images.count() == len(drawings(FULL))
         for k in range(images.count()):
@@ -130,6 +120,3 @@ def test_site_is_read_and_searched_from_disk(site):
         page.click(".md-search__input")
         page.keyboard.type("projection")
         page.locator(".md-search-result__item").first.wait_for(state="visible")
-        browser.close()
-    assert complaints == []
-    assert [url for url in requests if not url.startswith(("file:", "data:", "blob:"))] == []

@@ -90,16 +90,21 @@ def test_the_page_has_a_file_and_a_line_for_each():
     ]
 
 
+@pytest.mark.slow
 def test_engines_agree_on_them_and_a_second_process_does_not_compile(extended):
     first, second = (run(extended, "-c", COMPARED).stderr for _ in range(2))
     assert "compiling the cpu engine" in first
     assert "compiling" not in second
 
 
-def test_engines_agree_on_a_new_policy(extended):
-    run(extended, "-c", TRAIN_WITH_A_POLICY)
+@pytest.mark.slow
+def test_engines_agree_on_a_new_policy_and_a_second_process_does_not_compile(extended):
+    first, second = (run(extended, "-c", TRAIN_WITH_A_POLICY).stderr for _ in range(2))
+    assert "compiling the cpu engine" in first
+    assert "compiling" not in second
 
 
+@pytest.mark.slow
 def test_the_tests_over_the_registries_pick_them_up(extended):
     done = run(
         extended,

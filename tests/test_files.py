@@ -52,6 +52,7 @@ KINDS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_damage_is_an_error_or_changes_nothing(kind, tmp_path, monkeypatch):
     save, read = KINDS[kind]

@@ -4,6 +4,8 @@ import subprocess
 import sys
 import textwrap
 
+import pytest
+
 import fedsarsa as fs
 
 WITHOUT_NUMBA = """
@@ -103,6 +105,7 @@ print(fs.theory.evaluate(fleet, algo, theta)["average_reward"].values.tolist())
 """
 
 
+@pytest.mark.slow
 def test_theory_needs_no_numba_and_does_not_import_it():
     code = THEORY + "\nprint([name for name in sys.modules if name.startswith('numba')])"
     there = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout

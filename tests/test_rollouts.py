@@ -28,6 +28,7 @@ def test_a_trained_policy_is_worth_more_than_none():
     assert not fs.rollouts(group, algo, history.final[0], 30, seed=1).equals(after)
 
 
+@pytest.mark.slow
 def test_rollouts_by_gymnasium_agree_with_compiled_ones():
     algo, group = parts()
     theta = algo.train(group, 20_000, runs=1, record_every=200).local[0]

@@ -1,4 +1,8 @@
-"""What holds for every world, every feature map and every policy alike."""
+"""What holds for every world, every feature map and every policy alike.
+
+Worlds, features and policies meet in pairs, not in all combinations: engines put them together from pieces
+that know nothing of each other.
+"""
 
 import copy
 from contextlib import closing
@@ -13,7 +17,8 @@ from fedsarsa import engines
 from fedsarsa.federation.state import first_state
 from fedsarsa.learning.bases import CONTINUOUS
 from fedsarsa.worlds.control import WORLDS
-from tests.engines.test_general_parity import OPTIONS
+from tests.engines.parity import OPTIONS, assert_same_history
+from tests.pairwise import pairwise
 from tests.worlds_of_tests import every_kind
 
 FEATURES = every_kind(
@@ -32,9 +37,9 @@ SORTS = [
     for name in WORLDS
     for actions in ([None] if WORLDS[name].action_count else [fs.GridActions(3), fs.RandomActions(3)])
 ]
-every_policy = pytest.mark.parametrize("policy", POLICIES, ids=repr)
-every_feature_map = pytest.mark.parametrize("features", FEATURES, ids=repr)
-every_world = pytest.mark.parametrize(("name", "actions"), SORTS, ids=str)
+every_sort = pytest.mark.parametrize(
+    ("sort", "features", "policy"), pairwise(SORTS, FEATURES, POLICIES), ids=str
+)
 
 
 def assert_contract(algo, group, steps, limits, longest):
@@ -78,10 +83,9 @@ def assert_contract(algo, group, steps, limits, longest):
     return history
 
 
-@every_policy
-@every_feature_map
-@every_world
-def test_every_control_world(name, actions, features, policy):
+@every_sort
+def test_every_control_world(sort, features, policy):
+    name, actions = sort
     group = fs.control.fleet(name, AGENTS, spread=0.2, time_limit=60)
     algo = fs.FedSARSA(features, policy, 0.2, 50, actions=actions)
     assert_contract(algo, group, 250, limits_of(group), 60)
@@ -103,28 +107,16 @@ STILL = {
 }
 
 
-@every_policy
-@every_feature_map
-@every_world
-def test_every_control_world_as_an_environment_of_gymnasium(name, actions, features, policy):
+@every_sort
+def test_every_control_world_as_an_environment_of_gymnasium(sort, features, policy):
+    name, actions = sort
     group = fs.control.fleet(name, AGENTS, spread=0.2, time_limit=25, **STILL.get(name, {"start": 0.0}))
     if name == "CartPole":  # whose environments give no bounds
         features = replace(features, bounds=group.bounds)
     algo = fs.FedSARSA(features, policy, 0.2, 20, actions=actions)
     gyms = fs.GymFleet([fs.GymWorld(world.to_gymnasium) for world in group], processes=0)
     history = assert_contract(algo, gyms, 100, limits_of(group), 25)
-    assert_same_training(history, algo.train(group, 100, RUNS, seed=3))
-
-
-def assert_same_training(history, other):
-    """Both engines give the same training."""
-    assert set(history.data) == set(other.data)
-    for one in {"central", "local", "final", "averaged"} & set(other.data):
-        np.testing.assert_allclose(history.data[one], other.data[one], rtol=0, atol=1e-12)
-    np.testing.assert_allclose(history.data.returns, other.data.returns, rtol=1e-10, atol=1e-12)
-    np.testing.assert_allclose(history.drift, other.drift, rtol=1e-10, atol=1e-14)
-    for one in ("episodes", "lengths", "clipped"):
-        np.testing.assert_array_equal(history.data[one], other.data[one])
+    assert_same_history(history, algo.train(group, 100, RUNS, seed=3))
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
@@ -135,7 +127,7 @@ def test_every_option_in_environments_of_gymnasium(options):
     algo = fs.FedSARSA(**settings)
     gyms = fs.GymFleet([fs.GymWorld(world.to_gymnasium) for world in group], processes=0)
     history = algo.train(gyms, 60, RUNS, seed=5)
-    assert_same_training(history, algo.train(group, 60, RUNS, seed=5, engine="reference"))
+    assert_same_history(history, algo.train(group, 60, RUNS, seed=5, engine="reference"))
 
 
 class Lottery(gym.Env):
@@ -168,9 +160,9 @@ LOTTERIES = {
 }
 
 
-@every_policy
-@pytest.mark.parametrize("features", [*FEATURES, fs.OneHot()], ids=repr)
-@pytest.mark.parametrize("kind", LOTTERIES)
+@pytest.mark.parametrize(
+    ("kind", "features", "policy"), pairwise([*LOTTERIES], [*FEATURES, fs.OneHot()], POLICIES), ids=str
+)
 def test_every_space_of_gymnasium(kind, features, policy):
     observation, action, actions = LOTTERIES[kind]
     group = fs.GymFleet([fs.GymWorld(Lottery, observation=observation, action=action)] * AGENTS, processes=0)

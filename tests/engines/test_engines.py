@@ -2,8 +2,6 @@
 
 import os
 import signal
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -12,6 +10,7 @@ import fedsarsa as fs
 from fedsarsa import engines
 from fedsarsa._interrupts import Interrupted
 from fedsarsa.federation.engine import Engine
+from tests.experiments.commands import command
 from tests.worlds_of_tests import fleet
 
 FINITE, CARTS = fleet(0, agents=3), fs.control.fleet("CartPole", 3)
@@ -52,9 +51,8 @@ def test_an_engine_whose_package_is_missing_says_what_to_install(monkeypatch):
 
 
 def test_the_command_lists_them():
-    done = subprocess.run(
-        [sys.executable, "-m", "fedsarsa", "engines"], capture_output=True, text=True, check=True, timeout=120
-    )
+    done = command("engines")
+    assert done.returncode == 0
     for name in engines.ENGINES:
         assert name in done.stdout
 

@@ -1,4 +1,4 @@
-"""Control worlds: the compiled engine reproduces the reference, every world x features x policy x option."""
+"""Control worlds: the compiled engine reproduces the reference, with all features, policies and options."""
 
 import numpy as np
 import pytest
@@ -10,6 +10,8 @@ from fedsarsa.federation import checkpoint, training
 from fedsarsa.federation.state import first_state
 from fedsarsa.learning.bases import CONTINUOUS
 from fedsarsa.worlds.control import WORLDS
+from tests.engines.parity import OPTIONS, assert_same_state, assert_same_training
+from tests.pairwise import pairwise
 from tests.worlds_of_tests import every_kind
 
 FEATURES = every_kind(
@@ -36,84 +38,30 @@ def candidates(name, random=False):
     return fs.RandomActions(5) if random else fs.GridActions(3)
 
 
-def assert_same_training(algo, group, steps=STEPS, runs=2, seed=5, threads=2, round_steps=7):
-    """Train with both engines, piece by piece, and compare everything after every piece."""
-    problem = algo.problem(group, steps, runs, seed)
-    theta0 = np.random.default_rng(seed).normal(size=(len(group), problem.features.dim)) * 0.1
-    one, two = first_state(problem, theta0), first_state(problem, theta0)
-    reference = engines.build("reference", problem, None)
-    cpu = engines.build("cpu", problem, threads)
-    reference.start(one)
-    cpu.start(two)
-    while one.t < steps:
-        length = min(algo.sync_every or round_steps, steps - one.t)
-        assert_same_state(two, one)
-        seen, again = reference.advance(one, length), cpu.advance(two, length)
-        np.testing.assert_allclose(again.central, seen.central, rtol=0, atol=1e-12)
-        np.testing.assert_allclose(again.drift, seen.drift, rtol=1e-10, atol=1e-14)
-    assert_same_state(two, one)
-    np.testing.assert_allclose(two.central, one.central, rtol=0, atol=1e-12)
-    np.testing.assert_allclose(two.weighted_sum, one.weighted_sum, rtol=1e-12, atol=1e-10)
-    return one
-
-
-def assert_same_state(two, one):
-    np.testing.assert_allclose(two.theta, one.theta, rtol=0, atol=1e-12)
-    np.testing.assert_array_equal(two.actions, one.actions)
-    np.testing.assert_array_equal(two.failed_at, one.failed_at)
-    for name in ("physical", "numbers", "places", "elapsed", "clipped", "episodes", "lengths"):
-        np.testing.assert_array_equal(getattr(two.episodes, name), getattr(one.episodes, name), err_msg=name)
-    for name in ("value", "trace", "gain", "returns"):
-        theirs, ours = getattr(two.episodes, name), getattr(one.episodes, name)
-        np.testing.assert_allclose(theirs, ours, rtol=1e-12, atol=1e-12, err_msg=name)
-
-
-@pytest.mark.parametrize("features", FEATURES, ids=repr)
-@pytest.mark.parametrize("name", WORLDS)
-def test_every_world_feature_and_policy(name, features):
-    for policy in POLICIES:
-        algo = fs.FedSARSA(features, policy, 0.2, sync_every=7, actions=candidates(name))
-        state = assert_same_training(algo, fleet(name))
-        assert state.episodes.episodes.sum() >= 2 * 3 * (STEPS // 15)
-
-
-OPTIONS = [
-    {"trace_decay": 0.8},
-    {"trace_decay": 0.8, "traces": "replacing"},
-    {"trace_decay": 1.0, "target": "expected"},
-    {"target": "expected"},
-    {"target": "max"},
-    {"target": "max", "behaviour": fs.FixedPolicy("uniform")},
-    {"behaviour": [fs.FixedPolicy(0), fs.FixedPolicy([0.2, 0.8]), fs.FixedPolicy(1)], "trace_decay": 0.5},
-    {"redraw_actions": True},
-    {"step_per_feature": True},
-    {"radius": 0.3},
-    {"step_size": [0.1, 0.2, fs.LinearDecay(3.0, 9.0)]},
-    {"step_size": fs.LinearDecay(3.0, 9.0)},
-    {"step_size": fs.PiecewiseDecay([0.3, 0.1], [20])},
-    {"step_size": fs.LinearDecay(3.0, 9.0), "trace_decay": 0.5},
-    {"weights": [0.2, 0.5, 0.3]},
-    {"sync_every": None},
-    {"sync_every": 1},
-]
+@pytest.mark.parametrize(("name", "features", "policy"), pairwise([*WORLDS], FEATURES, POLICIES), ids=str)
+def test_every_pair_of_world_features_and_policy(name, features, policy):
+    algo = fs.FedSARSA(features, policy, 0.2, sync_every=7, actions=candidates(name))
+    state = assert_same_training(algo, fleet(name), STEPS)
+    assert state.episodes.episodes.sum() >= 2 * 3 * (STEPS // 15)
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 @pytest.mark.parametrize("features", [FEATURES[1], FEATURES[3]], ids=repr)
 def test_every_option(features, options):
     settings = {"features": features, "policy": fs.Softmax(0.5), "step_size": 0.2, "sync_every": 7} | options
-    assert_same_training(fs.FedSARSA(**settings), fleet("CartPole"))
+    assert_same_training(fs.FedSARSA(**settings), fleet("CartPole"), STEPS)
 
 
-@pytest.mark.parametrize("trace_decay", [0.0, 0.7])
-@pytest.mark.parametrize("features", FEATURES, ids=repr)
-@pytest.mark.parametrize("name", ["Pendulum", "MountainCarContinuous"])
-def test_fresh_candidates(name, features, trace_decay):
-    for policy in POLICIES:
-        algo = fs.FedSARSA(
-            features, policy, 0.2, sync_every=7, actions=candidates(name, True), trace_decay=trace_decay
-        )
-        assert_same_training(algo, fleet(name), steps=40)
+@pytest.mark.parametrize(
+    ("name", "features", "policy", "trace_decay"),
+    pairwise(["Pendulum", "MountainCarContinuous"], FEATURES, POLICIES, [0.0, 0.7]),
+    ids=str,
+)
+def test_fresh_candidates(name, features, policy, trace_decay):
+    algo = fs.FedSARSA(
+        features, policy, 0.2, sync_every=7, actions=candidates(name, True), trace_decay=trace_decay
+    )
+    assert_same_training(algo, fleet(name), steps=40)
 
 
 @pytest.mark.parametrize("policy", [fs.Greedy(), fs.Greedy(ties="first")], ids=repr)

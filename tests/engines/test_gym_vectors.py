@@ -145,6 +145,7 @@ def test_an_agent_of_a_vector_stops_alone():
     assert history.data.episodes.sum("bin").values.tolist() == [[2, 100]]
 
 
+@pytest.mark.slow
 def test_cart_poles_of_gymnasium_learn():
     """A random policy stays up for 22 steps; the mean of twelve runs was 172, standard error 37."""
     fleet = fs.GymFleet([fs.GymWorld("CartPole-v1")] * 4, vector=True)

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fedsarsa as fs
-from fedsarsa import engines
 from fedsarsa.engines.fast_path import FastPathEngine
 from fedsarsa.engines.general import GeneralEngine
 from fedsarsa.federation.state import first_episodes, first_state
 from fedsarsa.learning.features import FINITE
+from tests.engines.parity import assert_same_training
 from tests.worlds_of_tests import dense_features, every_kind, fleet
 
 STATES, ACTIONS = 7, 6
@@ -28,33 +28,6 @@ POLICIES = [
 ]
 FEATURES = every_kind(FINITE, fs.OneHot(), fs.ModuloFeatures(3, 2), dense_features(0, STATES, ACTIONS, 4))
 SCHEDULES = [0.3, fs.LinearDecay(4.0, 8.0), fs.PiecewiseDecay([0.4, 0.1], [15])]
-
-
-def assert_same_training(algo, group, steps, runs=2, seed=5, threads=2, scale=0.1):
-    """Train with both engines, round by round, and compare everything after every round.
-
-    ``scale`` is the size of the random parameters to begin with; from 0 all values tie.
-    """
-    problem = algo.problem(group, steps, runs, seed)
-    theta0 = np.random.default_rng(seed).normal(size=(len(group), problem.features.dim)) * scale
-    one, two = first_state(problem, theta0), first_state(problem, theta0)
-    reference = engines.build("reference", problem, None)
-    cpu = engines.build("cpu", problem, threads)
-    reference.start(one)
-    cpu.start(two)
-    while one.t < steps:
-        length = min(algo.sync_every or steps, steps - one.t)
-        np.testing.assert_array_equal(two.states, one.states)
-        np.testing.assert_array_equal(two.actions, one.actions)
-        seen, again = reference.advance(one, length), cpu.advance(two, length)
-        np.testing.assert_allclose(two.theta, one.theta, rtol=0, atol=1e-12)
-        np.testing.assert_allclose(two.central, one.central, rtol=0, atol=1e-12)
-        np.testing.assert_allclose(two.weighted_sum, one.weighted_sum, rtol=1e-12, atol=1e-12)
-        np.testing.assert_allclose(again.central, seen.central, rtol=0, atol=1e-12)
-        np.testing.assert_allclose(again.drift, seen.drift, rtol=1e-11, atol=1e-14)
-        np.testing.assert_array_equal(two.failed_at, one.failed_at)
-    np.testing.assert_array_equal(two.states, one.states)
-    np.testing.assert_array_equal(two.actions, one.actions)
 
 
 @pytest.mark.parametrize("kind", ["dense", "shift"])
@@ -170,6 +143,7 @@ def test_random_small_worlds(
     assert_same_training(algo, group, steps=25, seed=seed)
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(seed=st.integers(0, 1000), agents=st.integers(2, 6), sync_every=st.integers(1, 4))
 def test_greedy_ties_are_the_same_ties(seed, agents, sync_every):

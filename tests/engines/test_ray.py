@@ -13,7 +13,8 @@ import pytest
 
 import fedsarsa as fs
 from fedsarsa.federation import training
-from tests.engines import test_anchors
+from tests.engines import anchors
+from tests.experiments.commands import SWEEP
 from tests.federation.test_personal_servers import Between, Corrected
 from tests.worlds_of_tests import dense_features, fleet
 
@@ -112,8 +113,8 @@ def test_blocks_of_agents_are_the_whole_federation(case):
 
 @pytest.mark.parametrize("kind", ["finite", "control"])
 def test_numbers_that_were_written_down(kind):
-    parts, numbers = getattr(test_anchors, kind)(), getattr(test_anchors, kind.upper())
-    test_anchors.assert_anchored(parts, numbers, "ray")
+    parts, numbers = getattr(anchors, kind)(), getattr(anchors, kind.upper())
+    anchors.assert_anchored(parts, numbers, "ray")
 
 
 KILLED = {
@@ -291,19 +292,6 @@ def test_a_worker_that_always_dies_is_an_error_that_names_its_agents(monkeypatch
     ):
         fs.FedSARSA(sync_every=10).train(fs.paper.fleet(6), 100, runs=1, engine="ray", threads=2)
     assert 2 <= len(lives.read_text()) <= 1 + RETRIES  # Ray counts calls that do not reach a worker as well
-
-
-SWEEP = """
-[fleet]
-states = 10
-actions = 5
-[training]
-steps = 2000
-runs = 2
-[sweep]
-fleet.agents = [1, 2, 3, 4]
-algorithm.step_size = [0.1, 0.01]
-"""
 
 
 def test_a_sweep_on_ray_stores_what_a_sweep_here_stores(cluster, tmp_path, monkeypatch):

@@ -20,7 +20,7 @@ import pytest
 import fedsarsa as fs
 from fedsarsa._interrupts import Interrupted
 from fedsarsa.deploy.addresses import free_port
-from tests.engines.test_ray import SWEEP
+from tests.experiments.commands import SWEEP
 
 pytestmark = pytest.mark.processes
 

@@ -6,33 +6,13 @@ import numpy as np
 import pytest
 
 import fedsarsa as fs
-
-SMALL = """
-[fleet]
-agents = 3
-states = 10
-actions = 5
-
-[training]
-steps = 50
-runs = 2
-seed = 4
-"""
-
-
-def command(*arguments, **options):
-    return subprocess.run(
-        [sys.executable, "-c", "from fedsarsa.cli import main; main()", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        **options,
-    )
+from tests.experiments.commands import SMALL, command, command_in_its_own_process
 
 
 def test_train_writes_what_python_would_compute(tmp_path):
     config = tmp_path / "small.toml"
     config.write_text(SMALL)
-    done = command("train", config, "--out", tmp_path / "out")
+    done = command_in_its_own_process("train", config, "--out", tmp_path / "out")
     assert done.returncode == 0, done.stderr
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["history.nc"]
     written = fs.History.load(tmp_path / "out" / "history.nc")
@@ -44,6 +24,7 @@ def test_train_writes_what_python_would_compute(tmp_path):
     assert "history.nc: is there already" in again.stderr
 
 
+@pytest.mark.slow
 def test_interrupt_saves_and_the_same_command_goes_on(tmp_path):
     config = tmp_path / "long.toml"
     config.write_text(SMALL.replace("steps = 50", "steps = 3_000_000\nrecord_every = 1000"))
@@ -74,7 +55,7 @@ def test_interrupt_saves_and_the_same_command_goes_on(tmp_path):
     assert "3 agents" in interrupted.stdout
     assert "go on with: fedsarsa train" in interrupted.stdout
     assert [path.name for path in out.iterdir()] == ["checkpoint.nc"]
-    again = command("train", config, "--out", out, timeout=300)
+    again = command("train", config, "--out", out)
     assert again.returncode == 0, again.stderr
     assert "going on from" in again.stdout
     assert [path.name for path in out.iterdir()] == ["history.nc"]
@@ -117,7 +98,7 @@ def test_an_output_that_cannot_be_written_is_found_before_training(tmp_path):
     config.write_text("[training]\nsteps = 2_000_000_000")
     blocked = tmp_path / "file"
     blocked.write_text("in the way")
-    done = command("train", config, "--out", blocked / "out", timeout=300)
+    done = command("train", config, "--out", blocked / "out")
     assert done.returncode == 2
     assert "expected a directory that can be written to" in done.stderr.replace("\n", " ")
     missing = command("train", tmp_path / "none.toml")
@@ -125,6 +106,7 @@ def test_an_output_that_cannot_be_written_is_found_before_training(tmp_path):
     assert "cannot be read" in missing.stderr
 
 
+@pytest.mark.slow
 def test_theory_and_plan_print_tables(tmp_path):
     config = tmp_path / "small.toml"
     config.write_text(SMALL + "\n[algorithm]\nfeatures = { d1 = 2, d2 = 2 }\n")
@@ -156,22 +138,9 @@ def test_theory_that_does_not_apply_says_so(tmp_path):
 
 
 def test_help_and_version():
-    assert fs.__version__ in command("--version").stdout
+    assert fs.__version__ in command_in_its_own_process("--version").stdout
     for words in (["--help"], ["train", "--help"], ["sweep", "--help"], ["reproduce", "--help"]):
         assert "Usage" in command(*words).stdout
-
-
-def test_a_second_process_starts_without_compiling():
-    # The first process of this test session may compile; the next must not, but that Numba may forget what
-    # was compiled while another test stores something else.
-    program = "import fedsarsa as fs; fs.FedSARSA().train(fs.paper.fleet(2), steps=20, runs=1)"
-
-    def compiles():
-        done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
-        return "compiling" in done.stderr
-
-    compiles()
-    assert not all(compiles() for _ in range(3))
 
 
 def test_names_are_printed_as_they_are(tmp_path):

@@ -151,7 +151,8 @@ def test_bad_world_files(tmp_path, arrays, extra, message):
 def test_examples_are_sound(path):
     settings = grid.load(path).cells[0].config if path.stem == "sweep" else config.load(path)
     fleet = settings.fleet.build(path.parent)
-    settings.algorithm.build().train(fleet, steps=20, runs=1)
+    history = settings.algorithm.build().train(fleet, steps=20, runs=1)
+    assert np.isfinite(history.final).all()
 
 
 def test_there_are_examples():

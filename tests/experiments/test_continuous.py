@@ -11,10 +11,9 @@ from PIL import Image
 
 import fedsarsa as fs
 from fedsarsa.experiments import config, learning_curves, playing, plots
-from tests.experiments.test_cli import command
+from tests.experiments.commands import command
 
 FOLDER = Path(__file__).parents[2] / "examples"
-EXAMPLES = [path for path in sorted(FOLDER.glob("*.toml")) if "[sweep" not in path.read_text()]
 
 CART = """
 [fleet]
@@ -71,6 +70,7 @@ def test_train_and_play(tmp_path):
         assert message in done.stderr.replace("\n", " ")
 
 
+@pytest.mark.slow
 def test_gymnasium_environments_from_a_configuration(tmp_path):
     text = (FOLDER / "gymnasium.toml").read_text()
     toml, out = tmp_path / "pendulum.toml", tmp_path / "out"
@@ -133,12 +133,6 @@ def test_more_tiles_than_a_float_can_count_are_told(tmp_path):
     assert "hashing: 100.0% of the about 10^315 tiles of a grid share a parameter" in done.stdout
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-def test_every_example_is_sound(path):
-    settings = config.load(path)
-    settings.algorithm.build().problem(settings.fleet.build(path.parent), steps=1, runs=1, seed=0)
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -193,6 +187,7 @@ runs = 2
 """
 
 
+@pytest.mark.slow
 def test_toy_text_tables_from_a_configuration(tmp_path):
     toml, out = tmp_path / "lakes.toml", tmp_path / "out"
     toml.write_text(LAKES)
@@ -241,6 +236,7 @@ def test_hashed_tiles_say_what_they_share(tmp_path):
     assert f"{found['sharing']:.1%} of the {found['tiles']:.0f} tiles of a grid" in done.stdout
 
 
+@pytest.mark.slow
 def test_the_study_is_made_by_one_command(tmp_path):
     docs = tmp_path / "docs"
     docs.mkdir()

@@ -4,11 +4,14 @@ import os
 import signal
 
 import numpy as np
+import pytest
 
 import fedsarsa as fs
 from fedsarsa.experiments import grid, sweep
-from tests.experiments.test_cli import SMALL
+from tests.experiments.commands import SMALL
 from tests.full_disks import FullDisk
+
+pytestmark = pytest.mark.slow
 
 COMMAND = """
 import fedsarsa.federation.training as training

@@ -16,7 +16,7 @@ from scipy import stats
 import fedsarsa as fs
 from fedsarsa.experiments import grid, store, sweep
 from fedsarsa.experiments.config import Config
-from tests.experiments.test_cli import command
+from tests.experiments.commands import command
 
 SMALL = """
 [fleet]

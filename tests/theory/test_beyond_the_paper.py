@@ -63,6 +63,7 @@ def test_the_root_is_the_one_that_training_reaches():
     np.testing.assert_allclose(prediction.point, prediction.reference, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_other_roots_are_named():
     fleet, algo = TWO_ROOTS
     prediction = predict(fleet, algo, 1_000)
@@ -179,6 +180,7 @@ def test_plans_keep_their_promise(seed):
     assert mean <= target + 3 * deviation
 
 
+@pytest.mark.slow
 def test_plans_pass_over_candidates_that_raise(monkeypatch):
     fleet, features = mixed_fleet(12)
     algo = fs.FedSARSA(features, fs.Softmax(1.0))

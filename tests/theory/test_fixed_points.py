@@ -120,6 +120,7 @@ def cold(seed):
     return mdp, features, fs.Softmax(10.0 ** rng.uniform(-2, -0.5))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:temperature:UserWarning", "ignore:the fixed point repels:UserWarning")
 def test_cold_policies_need_every_method(monkeypatch):
     succeeded = set()
@@ -244,6 +245,7 @@ def test_rewards_only_set_the_unit(seed, unit):
     np.testing.assert_allclose(again / unit, theta, rtol=1e-5, atol=1e-5 * np.abs(theta).max())
 
 
+@pytest.mark.slow
 def test_roots_that_attract_are_preferred(monkeypatch):
     """A world with three roots: plain solutions from the middle one stay there, training leaves it."""
     mdp, features, policy = three_roots()

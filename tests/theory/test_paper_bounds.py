@@ -41,6 +41,7 @@ def holds(row, c):
     return row.exact <= row.bound * (1 + 1e-12) + slack
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(settings_of_theory())
 def test_every_bound_holds_on_random_fleets(drawn):
@@ -57,6 +58,7 @@ def test_every_bound_holds_on_random_fleets(drawn):
             assert row.reason.startswith("does not apply: ")
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(
     st.integers(0, 2**32 - 1),
@@ -94,6 +96,7 @@ def small_case(seed, agents, discount, apart, features, pi):
     return fs.Fleet(worlds), algo, rng
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     st.integers(0, 2**32 - 1),

@@ -98,6 +98,7 @@ def test_one_agent_alone():
     assert "learn alone" in str(answer)
 
 
+@pytest.mark.slow
 def test_unreachable_targets_name_what_can_be_reached():
     with pytest.raises(
         ValueError, match=r"target must be at least (\S+), .* within 3000 steps .* got 1e-05"

@@ -37,6 +37,7 @@ def test_exact_curve_of_two_agents(sync_every, step_size):
     np.testing.assert_allclose(predicted.mse, exact[::sync_every], rtol=0.25 * step_size, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_agents_apart_whose_step_sizes_vanish_beside_others():
     fleet, sizes = small_fleet(2), [fs.ConstantStep(0.02), fs.LinearDecay(0.5, 400.0)]
     algo = fs.FedSARSA(fs.OneHot(), fs.Softmax(5.0), sizes, sync_every=None)
@@ -66,6 +67,7 @@ def test_second_order_effects_are_right(monkeypatch):
     assert off[1] < 0.6 * off[0]
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(settings_of_theory(policies=("softmax", "fixed", "one action")))
 def test_any_fleet_gives_a_sound_prediction_or_a_clear_error(case):
@@ -178,6 +180,7 @@ def same_theory(algo, twin, fleet):
     assert constants(fleet, algo).scalars() == constants(fleet, twin).scalars()
 
 
+@pytest.mark.slow
 def test_random_actions_are_the_uniform_policy():
     same_theory(
         fs.FedSARSA(fs.ModuloFeatures(4, 3), fs.EpsilonGreedy(1.0), 0.05),
@@ -277,6 +280,7 @@ def test_rewards_only_set_the_unit_of_predictions(unit):
     assert len(other.warnings) == len(one.warnings)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", [fs.FixedPolicy("uniform"), fs.Softmax(2.0)])
 def test_steps_that_vanish_end_on_the_ball_where_projected_steps_rest(policy):
     """Not at the root's projection: the semi-gradient must point outwards there."""

@@ -8,6 +8,7 @@ import pytest
 import fedsarsa as fs
 from fedsarsa.theory import predict
 from fedsarsa.theory.prediction_warnings import BENT, LARGE, SLOW
+from tests.pairwise import pairwise
 from tests.theory.against_training import excess, floor_excess, relaxation, ring, small_fleet, trained
 
 pytestmark = pytest.mark.slow
@@ -25,10 +26,17 @@ def holds(fleet, algo, steps, runs, tolerance=TOLERANCE, seed=0):
 RUNS = {1: 200, 5: 100, 20: 50, 40: 40}
 
 
-@pytest.mark.parametrize("sync_every", [1, 10, 100])
-@pytest.mark.parametrize("step_size", [0.01, 0.05])
+STEP_SIZES, PERIODS = [0.01, 0.05], [1, 10, 100]
+CORNERS = itertools.product([5, 40], [0.0, 2.0], STEP_SIZES, [1, 100])
+
+
 @pytest.mark.parametrize(
-    ("agents", "level"), [(1, 0.0), *itertools.product([5, 20, 40], [0.0, 0.5, 1.0, 2.0])]
+    ("agents", "level", "step_size", "sync_every"),
+    [
+        *itertools.product([1], [0.0], STEP_SIZES, PERIODS),
+        # All corners, and every two values at least once.
+        *pairwise([5, 20, 40], [0.0, 0.5, 1.0, 2.0], STEP_SIZES, PERIODS, kept=CORNERS),
+    ],
 )
 def test_published_setting(agents, level, step_size, sync_every):
     fleet = fs.paper.fleet(agents, level, level)  # a single agent is the nominal one at every level

@@ -13,10 +13,10 @@ from fedsarsa.experiments.reproduction.figures import drawings
 from fedsarsa.experiments.reproduction.panels import figures
 from fedsarsa.experiments.reproduction.settings import FULL, QUICK
 from fedsarsa.experiments.statistics import floor, mean_and_margin
-from tests.experiments.test_cli import command
+from tests.browser import needs_a_browser, opened
+from tests.experiments.commands import command, command_in_its_own_process
 
-# One process makes the reproduction that all tests of this file look at.
-pytestmark = pytest.mark.xdist_group("reproduction")
+pytestmark = pytest.mark.slow
 
 PAPER = ("sarsa", "sarsa-ee-p", "sarsa-ee-r", "sarsa-np", "sarsa-nr", "td", "ql")
 
@@ -24,7 +24,7 @@ PAPER = ("sarsa", "sarsa-ee-p", "sarsa-ee-r", "sarsa-np", "sarsa-nr", "td", "ql"
 @pytest.fixture(scope="module")
 def out(tmp_path_factory):
     folder = tmp_path_factory.mktemp("reproduction")
-    done = command("reproduce", "--quick", "--out", folder, timeout=600)
+    done = command_in_its_own_process("reproduce", "--quick", "--out", folder, timeout=600)
     assert done.returncode == 0, done.stderr
     return folder
 
@@ -166,23 +166,9 @@ def test_personalisation_and_returns(data):
     np.testing.assert_allclose(value.sel(policy="federated"), exact["discounted_return"])
 
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-
-
-@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed: the report was not opened")
+@needs_a_browser
 def test_report_opens_in_a_browser(out):
-    from playwright.sync_api import sync_playwright
-
-    complaints, requests = [], []
-    with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        page = browser.new_page()
-        page.on(
-            "console", lambda message: complaints.append(message.text) if message.type == "error" else None
-        )
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("request", lambda request: requests.append(request.url))
-        page.goto((out / "report.html").as_uri())
+    with opened(out / "report.html") as page:
         images = page.locator("figure img")
         assert images.count() == len(drawings(QUICK))
         for k in range(images.count()):
@@ -196,9 +182,6 @@ def test_report_opens_in_a_browser(out):
             ".filter(a => !document.getElementById(a.getAttribute('href').slice(1))).length"
         )
         assert broken == 0
-        browser.close()
-    assert complaints == []
-    assert [url for url in requests if not url.startswith(("file:", "data:"))] == []
 
 
 def test_unknown_figures_list_the_valid_ones(tmp_path):

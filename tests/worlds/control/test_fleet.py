@@ -139,7 +139,9 @@ def test_physics_without_measure_neither_hang_nor_crash(name):
     wild = WORLDS[name](**dict.fromkeys(nominal.varied, 1e150))
     state = np.full(STATE, 0.1)
     for _ in range(20):
-        wild.step(pack([wild])[0], state, 1.0, 0.5)
+        reward, over = wild.step(pack([wild])[0], state, 1.0, 0.5)
+        assert abs(reward) <= wild.reward_cap
+        assert over in (False, True)
 
 
 @pytest.mark.parametrize("name", WORLDS)
