@@ -52,7 +52,7 @@ class Agent:
     def __init__(self, settings: Federation, number: int, home: Path) -> None:
         self.terms, self.number, self.path = settings.terms, number, home / STATE
         self.every, self.patience = settings.every, settings.deadline.request
-        self.learner = Learner(settings, number)
+        self.learner, self.personal = Learner(settings, number), settings.rule.personal
         self.federation, self.round = "", 0
         self.asked = self.answer = np.zeros(self.learner.dim)
         self.before: Held | None = None
@@ -62,6 +62,8 @@ class Agent:
 
     def take_part(self, request: dict[str, Any], theta: Floats) -> Floats:
         """The local parameter after the round that ``request`` describes, from ``theta`` on.
+
+        Under the personal rule ``theta`` holds the agent's parameter, and then the others' part of its mixture.
 
         The same round asked for twice, by a server that went on from its checkpoint, has the same answer:
         the world does not move again. A round whose answer did not count is as if it had not been: the next
@@ -91,7 +93,9 @@ class Agent:
                 learner.held = before
             elif anew or learner.can_be_saved:
                 learner.begin()
-            answer = learner.advance(theta, (number - 1) * self.every, self.every, request["until"])
+            mixture = (request["own"], theta[learner.dim :]) if self.personal else None
+            start, begun = theta[: learner.dim], (number - 1) * self.every
+            answer = learner.advance(start, begun, self.every, request["until"], mixture)
             self._save(request["federation"], number, theta, answer, before)
         except (OSError, ArithmeticError, WorldError) as error:
             learner.held = after  # as if it had not been asked
@@ -103,6 +107,7 @@ class Agent:
     def _check(self, request: dict[str, Any], theta: Floats) -> None:
         # ``counted``: agents' numbers, as text, and the last round that counted each of them.
         wanted = {"federation": str, "round": int, "terms": dict, "until": float, "counted": dict}
+        wanted |= {"own": float} if self.personal else {}
         for name, kind in wanted.items():
             if type(request.get(name)) is not kind:
                 raise RefusalError(f"{name} must be of type {kind.__name__}, got {request.get(name)!r}")
@@ -116,8 +121,11 @@ class Agent:
             raise RefusalError(f"round must be at least 1 and at most {last}, got {request['round']}")
         if not (name.isascii() and name.isalnum() and len(name) <= LONGEST_NAME):
             raise RefusalError(f"federation must have a name of at most {LONGEST_NAME} letters, got {name!r}")
-        if theta.shape != (self.learner.dim,) or not np.isfinite(theta).all():
-            raise RefusalError(f"theta must be {self.learner.dim} finite numbers, got {theta.shape[0]}")
+        size = self.learner.dim * (2 if self.personal else 1)
+        if theta.shape != (size,) or not np.isfinite(theta).all():
+            raise RefusalError(f"theta must be {size} finite numbers, got {theta.shape[0]}")
+        if self.personal and not math.isfinite(request["own"]):
+            raise RefusalError(f"own must be a finite number, got {request['own']}")
         if not math.isfinite(request["until"]):
             raise RefusalError(f"until must be a time, got {request['until']}")
         if time.monotonic() > request["until"]:

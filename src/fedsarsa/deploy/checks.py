@@ -100,19 +100,30 @@ KEEPS_NOBODY_OUT = 1e6  # times what honest parameters are like: a bound beyond 
 
 
 class Examiner:
-    """Checks the replies to one question: the round ``number`` of a federation, asked with ``theta``."""
+    """Checks the replies to one question: the round ``number`` of a federation.
+
+    Agents were asked to begin with ``theta`` (d,), or with their own row of ``theta`` (N, d).
+    """
 
     def __init__(self, settings: Federation, federation: str, number: int, theta: Floats) -> None:
-        self.settings, self.federation, self.number, self.theta = settings, federation, number, theta
+        self.settings, self.federation, self.number = settings, federation, number
+        self.starts = np.atleast_2d(theta)
         own = schedules(settings.algorithm.step_size)
         steps = ((number - 1) * settings.every, settings.every, settings.stride, settings.discount)
         grown = {schedule: growth(schedule, *steps) for schedule in set(own)}
         assert settings.reward_cap is not None
-        norm, known = float(np.linalg.norm(theta)), (settings.reward_cap, settings.discount)
-        self.bounds = [reach(norm, grown[schedule][0], *known) for schedule in own]
+        known = settings.reward_cap, settings.discount
+        self.norms = [float(np.linalg.norm(start)) for start in self.starts]
+        # One of each for all agents, or one per agent.
+        cases = [
+            (own[agent % len(own)], agent % len(self.starts))
+            for agent in range(max(len(own), len(self.starts)))
+        ]
+        self.bounds = [reach(self.norms[at], grown[schedule][0], *known) for schedule, at in cases]
         traces = settings.algorithm.trace_decay > 0
         self.ceilings = [
-            ceiling(theta, grown[schedule][1], settings.features, traces, *known) for schedule in own
+            ceiling(self.starts[at], grown[schedule][1], settings.features, traces, *known)
+            for schedule, at in cases
         ]
 
     def warning(self) -> str | None:
@@ -120,7 +131,7 @@ class Examiner:
         settings = self.settings
         assert settings.reward_cap is not None
         widest, highest = max(self.bounds), max(self.ceilings)
-        usual = 1 + settings.reward_cap + float(np.linalg.norm(self.theta))
+        usual = 1 + settings.reward_cap + max(self.norms)
         if math.isfinite(usual) and widest <= KEEPS_NOBODY_OUT * usual:
             return None
         instead = "a robust rule helps"
@@ -207,15 +218,15 @@ class Examiner:
         theta = wire.unpacked(content)
         if not np.isfinite(theta).all():
             raise RejectedError("its parameters are not finite")
-        own = number if len(self.bounds) > 1 else 0
+        own, at = number % len(self.bounds), number % len(self.starts)
         bound, highest = self.bounds[own], self.ceilings[own]
         with np.errstate(over="ignore"):
-            moved = float(np.linalg.norm(theta - self.theta))
+            moved = float(np.linalg.norm(theta - self.starts[at]))
             longest = max(moved, float(np.linalg.norm(theta)))
         # A rule may take every parameter from another agent: no norm of what it makes overflows either.
         if not math.isfinite(len(theta) * longest * longest):
             raise RejectedError("its parameters are too large: the square of their norm overflows")
-        if not moved <= bound * (1 + ROUNDING) + ROUNDING * float(np.linalg.norm(self.theta)):
+        if not moved <= bound * (1 + ROUNDING) + ROUNDING * self.norms[at]:
             raise RejectedError(
                 f"it moved by {moved:.3g}; {self.settings.every} honest steps reach at most {bound:.3g}"
             )

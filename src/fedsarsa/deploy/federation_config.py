@@ -107,6 +107,7 @@ class Server(Section):
     ``agents`` is N where the fleet does not say, ``reward_cap`` a bound on the absolute rewards where
     environments do not tell; ``deadline`` the seconds that a round waits for its agents; each round asks
     ``fraction`` of all agents, and at least ``at_least`` and as many as ``rule`` needs.
+    ``act`` and ``weights`` are those of the personal rule.
     """
 
     agents: Count | None = Field(default=None, ge=1)
@@ -114,16 +115,22 @@ class Server(Section):
     deadline: float = Field(default=60.0, gt=0, le=YEAR)
     fraction: float = Field(default=1.0, gt=0, le=1)
     at_least: Count = Field(default=1, ge=1)
-    rule: Literal["mean", "median", "trimmed-mean", "krum"] = "mean"
+    rule: Literal["mean", "median", "trimmed-mean", "krum", "personal"] = "mean"
     trim: float = Field(default=0.2, gt=0, lt=0.5)
     malicious: Count = Field(default=1, ge=0)
+    act: Literal["own", "mixture"] = "own"
+    weights: list[list[float]] | None = None
     privacy: Privacy | None = None
 
     @property
     def built(self) -> servers.Server:
         """The server rule, without the algorithm's weights and radius."""
-        options = {"trimmed-mean": {"share": self.trim}, "krum": {"liars": self.malicious}}
-        return servers.RULES[self.rule](**options.get(self.rule, {}))  # type: ignore[arg-type]
+        options: dict[str, dict[str, Any]] = {
+            "trimmed-mean": {"share": self.trim},
+            "krum": {"liars": self.malicious},
+            "personal": {"act": self.act, "weights": self.weights},
+        }
+        return servers.RULES[self.rule](**options.get(self.rule, {}))
 
     @property
     def fewest(self) -> int:
@@ -229,6 +236,7 @@ class Federation:
         weights = self.algorithm.weights
         if weights is not None and (given := np.size(weights)) != self.agents:
             raise ValueError(f"algorithm.weights: expected one per agent ({self.agents}), got {given}")
+        self.rule.shares(self.agents)
         if self.server.at_least > self.agents:
             raise ValueError(
                 f"server.at_least: expected at most the {self.agents} agents, got {self.server.at_least}"
@@ -299,6 +307,7 @@ class Federation:
     def terms(self) -> dict[str, str]:
         """What agents and server compare at the first round, field by field."""
         algo = self.algorithm
+        personal = {"personal": self.server.act} if self.rule.personal else {}
         terms = {
             "features": _told(algo.features),
             "policy": _told(algo.policy),
@@ -311,6 +320,7 @@ class Federation:
             "dim": repr(self.dim),
             "agents": repr(self.agents),
             "seed": repr(self.training.seed),
+            **personal,
         }
         return {name: _brief(text) for name, text in terms.items()}
 
@@ -326,6 +336,7 @@ class Federation:
             "rule": server.rule,
             "trim": repr(server.trim if server.rule == "trimmed-mean" else None),
             "malicious": repr(server.malicious if server.rule == "krum" else None),
+            "mixtures": repr(server.weights),
             "privacy": repr(server.privacy),
         }
 

@@ -16,13 +16,14 @@ from fedsarsa._checks import Floats
 from fedsarsa.deploy.federation_config import Federation
 from fedsarsa.federation.problem import MOST_STEPS, Problem
 from fedsarsa.federation.servers import Mean
-from fedsarsa.federation.state import RUNNING, first_state
+from fedsarsa.federation.state import RUNNING, acting_of, first_state
 from fedsarsa.federation.training import adapted, span_length
 from fedsarsa.learning.step_sizes import schedules
 from fedsarsa.learning.targets import behaviours
 
 log = logging.getLogger("fedsarsa.deploy.agent")
 Held = dict[str, NDArray[Any]]
+Mixture = tuple[float, Floats]  # the weight of the own parameter, and the sum of the others'
 
 
 class WorldError(RuntimeError):
@@ -92,8 +93,12 @@ class Learner:
             self._engine.start(self._training)
         self._check_world()
 
-    def advance(self, theta: Floats, t: int, steps: int, until: float = math.inf) -> Floats:
+    def advance(
+        self, theta: Floats, t: int, steps: int, until: float = math.inf, mixture: Mixture | None = None
+    ) -> Floats:
         """The local parameter ``steps`` steps after time ``t``, from ``theta`` on.
+
+        The agent acts by a ``mixture`` if given.
 
         A TimeoutError if that takes longer than ``until``, in seconds of the monotonic clock. Steps are taken
         in stretches of a fraction of a second: no signal is heard inside a compiled call.
@@ -104,6 +109,9 @@ class Learner:
         training.failed_at[0] = RUNNING
         if training.episodes is not None:
             training.episodes.episodes[:], training.episodes.returns[:] = 0, 0.0
+        own, others = acting_of(training)
+        if others.size and mixture is not None:
+            own[0, 0], others[0, 0] = mixture
         while training.t < t + steps:
             length = span_length(self._engine.problem, training.t, self._stretch)
             length = min(length, t + steps - training.t)
@@ -156,5 +164,6 @@ def _alone(federation: Federation, number: int) -> Problem:
     )
     assert federation.worlds is not None
     problem = algorithm.problem(federation.worlds, MOST_STEPS, runs=1, seed=federation.training.seed)
-    one = {"schedule_of": problem.schedule_of[:1], "server": Mean(), "average_offset": None}
+    step = replace(problem.step, mixes=federation.rule.mixes)
+    one = {"schedule_of": problem.schedule_of[:1], "server": Mean(), "step": step, "average_offset": None}
     return replace(problem, fleet=world, **one)  # type: ignore[arg-type]

@@ -14,10 +14,11 @@ from fedsarsa import _files
 from fedsarsa._checks import Floats
 from fedsarsa.deploy import files
 from fedsarsa.deploy.federation_config import Federation
+from fedsarsa.federation.servers.rule import Memory
 
 KIND = "server checkpoint"
 CHECKPOINT, CENTRAL, ROUNDS = "checkpoint.npz", "central.f64", "rounds.jsonl"
-DIGEST = "sha256"
+DIGEST, MEMORY = "sha256", "memory."
 FIELDS = {  # of a round's line, as far as others rely on them; the line of round 0 has none of them
     "agents": list,
     "missing": list,
@@ -43,9 +44,15 @@ class Standing:
         The last round that counted each agent.
     privacy : dict
         What the privacy accountant must remember.
+    starts : (N, d)
+        Where agents begin the next round, if the server rule is personal; (0, d) if it is not.
+    memory : dict of arrays that begin with one run
+        What the server rule keeps.
     """
 
     theta: Floats
+    starts: Floats
+    memory: Memory = field(default_factory=dict)
     round: int = 0
     federation: str = field(default_factory=lambda: secrets.token_hex(8))
     nodes: dict[int, int] = field(default_factory=dict)
@@ -65,7 +72,10 @@ class Ledger:
         found = checkpoint(self.home)
         if found is None:
             self._check_age(-1)
-            standing = Standing(self.settings.theta0)
+            settings, rule = self.settings, self.settings.rule
+            starts = np.tile(settings.theta0, (settings.agents if rule.personal else 0, 1))
+            memory = rule.memory(1, settings.agents, settings.dim)
+            standing = Standing(settings.theta0, starts, memory)
             self._forget_after(-1)
             self.close_round(standing, {"round": 0})
             return standing
@@ -86,9 +96,10 @@ class Ledger:
                 f"{self.home}, got {self.settings.training.steps}"
             )
         nodes, counted = ({int(key): n for key, n in about[name].items()} for name in ("nodes", "counted"))
-        standing = Standing(
-            arrays["theta"], about["round"], about["federation"], nodes, counted, about["privacy"]
-        )
+        memory = {name.removeprefix(MEMORY): one for name, one in arrays.items() if name.startswith(MEMORY)}
+        starts = arrays.get("starts", np.empty((0, self.dim)))
+        known = about["round"], about["federation"], nodes, counted, about["privacy"]
+        standing = Standing(arrays["theta"], starts, memory, *known)
         self._forget_after(standing.round)
         rows = central(self.home, self.dim)[standing.round :]
         if len(rows) and not np.isnan(rows[0]).all() and not np.array_equal(rows[0], standing.theta):
@@ -129,7 +140,8 @@ class Ledger:
                 "privacy": standing.privacy,
                 "promised": self._promised,
             },
-            {"theta": standing.theta},
+            {"theta": standing.theta, "starts": standing.starts}
+            | {MEMORY + name: array for name, array in standing.memory.items()},
         )
 
     @property

@@ -23,6 +23,8 @@ from fedsarsa.deploy.federation_config import Federation
 from fedsarsa.deploy.ledger import Ledger
 from fedsarsa.deploy.privacy import PrivateMean
 from fedsarsa.deploy.roster import Roster
+from fedsarsa.federation.servers import Context
+from fedsarsa.federation.servers.mean import average
 
 log = logging.getLogger("fedsarsa.deploy.server")
 
@@ -47,6 +49,11 @@ class RoundLoop:
         self.private = PrivateMean(settings, self.standing.privacy) if private else None
         weights = settings.algorithm.weights
         self.weights = np.ones(settings.agents) if weights is None else np.asarray(weights)
+        if settings.rule.personal and keys is None:
+            raise ValueError(
+                'server.rule: "personal" needs node keys, as agents get parameters of their own, got none; '
+                "make them with `fedsarsa deploy keys`"
+            )
         self.begun = 0.0  # when agents were there, and then when the last round was ready to be written down
         self.warned = False
 
@@ -101,7 +108,8 @@ class RoundLoop:
     def ask(self, grid: Grid, askings: Askings) -> tuple[Attempt, Floats | None]:
         """Ask for the next round once; the new central parameter if it counts."""
         settings, standing = self.settings, self.standing
-        examiner = Examiner(settings, standing.federation, standing.round + 1, standing.theta)
+        start = standing.starts if settings.rule.personal else standing.theta
+        examiner = Examiner(settings, standing.federation, standing.round + 1, start)
         if not self.warned and (warning := examiner.warning()):
             log.warning(warning)
             self.warned = True
@@ -116,7 +124,7 @@ class RoundLoop:
         return attempt, self.combine(attempt)
 
     def combine(self, attempt: Attempt) -> Floats | None:
-        """The next central parameter; None if the sound replies are too few."""
+        """The next start, (d,) or (N, d); None if the sound replies are too few."""
         accepted, settings = attempt.accepted, self.settings
         if len(accepted) < settings.needed or not self.weights[list(accepted)].any():
             return None
@@ -127,8 +135,18 @@ class RoundLoop:
         present = np.zeros((1, settings.agents), np.bool)
         for number, reply in accepted.items():
             after[0, number], present[0, number] = reply.theta, True
-        (theta,) = settings.rule.combine(self.standing.theta[None], after, present)
-        return np.asarray(theta)
+        standing, rule = self.standing, settings.rule
+        begun, none = standing.round * settings.every, np.empty((1, settings.agents, 0))
+        context = Context(
+            t=begun,
+            step_sums=np.zeros(settings.agents),
+            left=none,
+            shift=none,
+            memory=standing.memory,
+        )
+        before = standing.starts if rule.personal else standing.theta
+        (start,) = rule.combine(before[None], after, present, context)
+        return np.asarray(start)
 
     def _choose(self, grid: Grid, askings: Askings) -> list[int]:
         """The nodes to ask: everybody present, or some of them."""
@@ -155,19 +173,25 @@ class RoundLoop:
             "round": number,
             "terms": settings.terms,
         }
-        theta = wire.packed(standing.theta)
-        arrays, limits = bridge.parameters(theta), {"wait": deadline.bridge, "work": deadline.agent}
+        common, limits = wire.packed(standing.theta), {"wait": deadline.bridge, "work": deadline.agent}
+        personal = settings.rule.personal
+        own, others = settings.rule.acting(standing.starts[None], standing.memory) if personal else ((), ())
         messages, sent = [], 0
         for node in nodes:
             # Which round last counted the agent there, or all agents where it is not known who that is.
             agent, counted = self.roster.agent(node), standing.counted
             known = counted if agent is None else {agent: counted.get(agent, 0)}
+            vector = common
+            if personal:  # the agent's own parameter, and the others' part of its mixture
+                vector = wire.packed(np.concatenate([standing.starts[agent], others[0][agent]]))
+                question["own"] = float(own[0][agent])
             request = json.dumps(question | {"counted": known}).encode()
+            arrays = bridge.parameters(vector)
             content = RecordDict({"arrays": arrays, "config": ConfigRecord({"request": request, **limits})})
             messages.append(
                 Message(content, node, MessageType.TRAIN, ttl=deadline.message, group_id=str(number))
             )
-            sent += len(request) + len(theta)
+            sent += len(request) + len(vector)
         return messages, sent
 
     def _close(self, theta: Floats, attempt: Attempt, askings: Askings) -> None:
@@ -176,6 +200,9 @@ class RoundLoop:
         if self.private is not None:  # before anybody can see the noisy average: what is spent stays spent
             standing.privacy = self.private.spent
             self.ledger.save(standing)
+        if self.settings.rule.personal:
+            standing.starts = theta
+            theta = average(self.settings.rule.shares(len(theta)), theta)
         moved = float(np.linalg.norm(theta - standing.theta))
         standing.theta, standing.round = theta, standing.round + 1
         standing.counted |= dict.fromkeys(agents, standing.round)

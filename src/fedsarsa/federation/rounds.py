@@ -11,7 +11,7 @@ from fedsarsa.federation.state import (
     RUNNING,
     State,
     Synchronisations,
-    acting_of,
+    begin_mixing,
     left_behind,
     shift_of,
 )
@@ -67,7 +67,6 @@ def end_round(
     """
     server, learning = problem.server, state.failed_at == RUNNING
     runs = slice(None) if learning.all() else np.flatnonzero(learning)  # views, if possible
-    own, others = acting_of(state)
     if not learning.any():
         return
     context = Context(
@@ -75,8 +74,6 @@ def end_round(
         step_sums=problem.step_sums(begun, end),
         left=left_behind(state)[runs],
         shift=shift_of(state)[runs],
-        own=own[runs],
-        others=others[runs],
         memory={name: array[runs] for name, array in state.memory.items()},
     )
     before = (state.starts if server.personal else before)[runs]
@@ -86,10 +83,11 @@ def end_round(
         raise ValueError(f"server: {server!r} must combine to the shape {before.shape}, got {start.shape}")
     for name, array in context.memory.items():
         state.memory[name][runs] = array
-    shift_of(state)[runs], own[runs], others[runs] = context.shift, context.own, context.others
+    shift_of(state)[runs] = context.shift
     left_behind(state)[:] = 0.0
     if server.personal:
         state.starts[runs] = state.theta[runs] = start
+        begin_mixing(problem, state)
         state.central[runs] = average(problem.weights, start)
     else:
         state.central[runs] = start

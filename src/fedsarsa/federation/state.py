@@ -136,6 +136,13 @@ def acting_of(state: State) -> tuple[Floats, Floats]:
     return state.episodes.own, state.episodes.others
 
 
+def begin_mixing(problem: Problem, state: State) -> None:
+    """Take what agents act by in the next round from the server rule, if they do not act by theta."""
+    if problem.server.mixes:
+        own, others = acting_of(state)
+        own[:], others[:] = problem.server.acting(state.starts, state.memory)
+
+
 @dataclass(eq=False)
 class Synchronisations:
     """What an engine saw at the synchronisations of a span of steps.
@@ -173,7 +180,7 @@ def first_state(problem: Problem, theta0: Floats) -> State:
 def _first_state(problem: Problem, theta0: Floats) -> State:
     runs, agents, dim = problem.runs, problem.agents, problem.features.dim
     theta = np.array(np.broadcast_to(theta0, (runs, agents, dim)), order="C")
-    return State(
+    state = State(
         t=0,
         theta=theta,
         states=np.zeros((runs, agents), np.uint32),
@@ -186,6 +193,8 @@ def _first_state(problem: Problem, theta0: Floats) -> State:
         memory=problem.server.memory(runs, agents, dim),
         episodes=None if problem.plain else first_episodes(problem),
     )
+    begin_mixing(problem, state)
+    return state
 
 
 def first_episodes(problem: Problem) -> Episodes:

@@ -95,6 +95,12 @@ class Personal(Server):
             "spacing": np.ones(runs, np.int64),
         }
 
+    def acting(self, starts: Floats, memory: Memory) -> tuple[Floats, Floats]:
+        """The weight (R, N) of the agents' own parameters, and the rest (R, N, d) of their mixtures."""
+        own = np.diagonal(memory["weights"], axis1=1, axis2=2)
+        others = memory["weights"] * (1 - np.eye(own.shape[1]))
+        return own, others @ starts
+
     def personal_records(self, starts: Floats, memory: Memory) -> dict[str, Floats]:
         """The mixtures and their weights."""
         return {"personal": memory["weights"] @ starts, "weights": memory["weights"]}
@@ -112,12 +118,6 @@ class Personal(Server):
         memory = context.memory
         if self.weights is None:
             remember(memory, own)
-        if self.mixes:
-            agents = np.arange(own.shape[1])
-            others = memory["weights"].copy()
-            others[:, agents, agents] = 0.0
-            context.own[:] = memory["weights"][:, agents, agents]
-            context.others[:] = others @ own
         return own
 
 

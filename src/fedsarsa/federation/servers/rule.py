@@ -27,9 +27,6 @@ class Context:
     shift : (R, N, d)
         What was added to every direction of the round; the rule writes here what is added in the next one.
         (R, N, 0) unless ``Server.shifts``.
-    own, others : (R, N), (R, N, d)
-        In the next round agents act by ``own`` theta + ``others``, which the rule writes; (R, N, 0) unless
-        ``Server.mixes``.
     memory : dict of arrays that begin with R
         What ``Server.memory`` has made and the rule has written since; the rule writes in place.
     """
@@ -38,8 +35,6 @@ class Context:
     step_sums: Floats
     left: Floats
     shift: Floats
-    own: Floats
-    others: Floats
     memory: Memory = field(default_factory=dict)
 
 
@@ -78,7 +73,7 @@ class Server:
 
     @property
     def mixes(self) -> bool:
-        """Whether the rule writes ``context.own`` and ``context.others``, by which agents then act."""
+        """Whether agents act by what `acting` gives, not by their parameter."""
         return False
 
     @property
@@ -96,6 +91,10 @@ class Server:
         They are part of a training's state, and of its checkpoints.
         """
         return {}
+
+    def acting(self, starts: Floats, memory: Memory) -> tuple[Floats, Floats]:
+        """What agents act by in the round that begins: ``own`` (R, N) theta + ``others`` (R, N, d)."""
+        raise NotImplementedError(f"{type(self).__name__} must define acting, as agents do not act by theta")
 
     def personal_records(self, starts: Floats, memory: Memory) -> dict[str, Floats]:  # noqa: ARG002
         """What histories record of a personal rule: ``personal`` (R, N, d), and any ``weights`` (R, N, N)."""
