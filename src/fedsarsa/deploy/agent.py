@@ -63,7 +63,7 @@ class Agent:
     def take_part(self, request: dict[str, Any], theta: Floats) -> Floats:
         """The local parameter after the round that ``request`` describes, from ``theta`` on.
 
-        Under the personal rule ``theta`` holds the agent's parameter, and then the others' part of its mixture.
+        Under the personal rule ``theta`` holds the agent's parameter, then the others' part of its mixture.
 
         The same round asked for twice, by a server that went on from its checkpoint, has the same answer:
         the world does not move again. A round whose answer did not count is as if it had not been: the next

@@ -175,7 +175,9 @@ class RoundLoop:
         }
         common, limits = wire.packed(standing.theta), {"wait": deadline.bridge, "work": deadline.agent}
         personal = settings.rule.personal
-        own, others = settings.rule.acting(standing.starts[None], standing.memory) if personal else ((), ())
+        own = others = np.empty((1, 0))
+        if personal:
+            own, others = settings.rule.acting(standing.starts[None], standing.memory)
         messages, sent = [], 0
         for node in nodes:
             # Which round last counted the agent there, or all agents where it is not known who that is.
@@ -183,8 +185,8 @@ class RoundLoop:
             known = counted if agent is None else {agent: counted.get(agent, 0)}
             vector = common
             if personal:  # the agent's own parameter, and the others' part of its mixture
-                vector = wire.packed(np.concatenate([standing.starts[agent], others[0][agent]]))
-                question["own"] = float(own[0][agent])
+                vector = wire.packed(np.concatenate([standing.starts[agent], others[0, agent]]))
+                question["own"] = float(own[0, agent])
             request = json.dumps(question | {"counted": known}).encode()
             arrays = bridge.parameters(vector)
             content = RecordDict({"arrays": arrays, "config": ConfigRecord({"request": request, **limits})})
