@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import fedsarsa as fs
-from fedsarsa.deploy import federation_config, ledger, wire
+from fedsarsa.deploy import ledger, terms, wire
 from fedsarsa.deploy.server_process import serve
 from tests.deploy.federations import CONFIG, reference
 from tests.deploy.grids import assert_central, changed, crowd
@@ -83,12 +83,12 @@ def test_policies_are_compared_number_by_number(settings, tmp_path, pi):
 
 def test_features_are_compared_number_by_number():
     table = np.random.default_rng(0).uniform(size=(3, 2, 4)) / 4
-    told = federation_config._told(fs.TabularFeatures(table))
+    told = terms.described(fs.TabularFeatures(table))
     assert told.startswith("TabularFeatures(shape=(3, 2, 4)) ")
-    assert told == federation_config._told(fs.TabularFeatures(table.copy()))
-    assert told == federation_config._told(fs.TabularFeatures(np.asfortranarray(table)))
+    assert told == terms.described(fs.TabularFeatures(table.copy()))
+    assert told == terms.described(fs.TabularFeatures(np.asfortranarray(table)))
     table[2, 1, 3] = np.nextafter(table[2, 1, 3], 1)
-    assert told != federation_config._told(fs.TabularFeatures(table))
+    assert told != terms.described(fs.TabularFeatures(table))
 
 
 @pytest.mark.parametrize("value", [1.5, -2.0])

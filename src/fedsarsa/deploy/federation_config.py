@@ -1,6 +1,5 @@
 """A deployment's configuration: a training's TOML with a ``[server]`` section, and what it means."""
 
-import hashlib
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -10,8 +9,8 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field, ValidationError
 
-from fedsarsa._checks import Floats
 from fedsarsa.algorithm import FedSARSA
+from fedsarsa.deploy import terms
 from fedsarsa.deploy.deadline import Deadline
 from fedsarsa.experiments import config as configs
 from fedsarsa.experiments.fleet_sections import ControlSection, FileFleet, GymSection, PaperFleet
@@ -21,11 +20,9 @@ from fedsarsa.federation.problem import AnyFleet
 from fedsarsa.learning.continuous_features import BoxMap
 from fedsarsa.learning.features import FeatureMap
 from fedsarsa.learning.step_sizes import schedules
-from fedsarsa.learning.targets import behaviours
 from fedsarsa.worlds.contract import ContinuousFleet
 
 YEAR = 365 * 24 * 3600.0  # seconds
-LONGEST_TERM, SHOWN = 1000, 100  # letters of a term, and those shown of one that is longer
 
 
 class RemoteFleet(Section):
@@ -206,7 +203,7 @@ class Federation:
         algo, step = self.algorithm, self.algorithm.step(self.agents)
         if known.finite:
             sizes = {"states": repr(known.states), "actions": repr(known.actions)}
-            return algo.feature_map(known), sizes if step.plain else sizes | _step_terms(algo)
+            return algo.feature_map(known), sizes if step.plain else sizes | terms.of_step(algo)
         # There may be one world here and weights and step sizes for all agents: those are checked elsewhere.
         first = step.behaviour[0] if step.behaviour else None
         shared = replace(algo, step_size=1.0, weights=None, behaviour=first)
@@ -214,11 +211,11 @@ class Federation:
         box = problem.features
         assert isinstance(box, BoxMap)
         return box, {
-            "low": _listed(box.low),
-            "high": _listed(box.high),
+            "low": terms.numbers(box.low),
+            "high": terms.numbers(box.high),
             "actions": f"{len(problem.candidates)} of {algo.actions!r}",
             "action_bounds": repr(problem.action_bounds),
-            **_step_terms(algo),
+            **terms.of_step(algo),
         }
 
     def _check_numbers(self) -> None:
@@ -308,9 +305,9 @@ class Federation:
         """What agents and server compare at the first round, field by field."""
         algo = self.algorithm
         personal = {"personal": self.server.act} if self.rule.personal else {}
-        terms = {
-            "features": _told(algo.features),
-            "policy": _told(algo.policy),
+        told = {
+            "features": terms.described(algo.features),
+            "policy": terms.described(algo.policy),
             "step_size": repr(algo.step_size),
             "sync_every": repr(algo.sync_every),
             "redraw_actions": repr(algo.redraw_actions),
@@ -322,7 +319,7 @@ class Federation:
             "seed": repr(self.training.seed),
             **personal,
         }
-        return {name: _brief(text) for name, text in terms.items()}
+        return {name: terms.brief(text) for name, text in told.items()}
 
     @property
     def averaging(self) -> dict[str, str]:
@@ -339,42 +336,6 @@ class Federation:
             "mixtures": repr(server.weights),
             "privacy": repr(server.privacy),
         }
-
-
-def _step_terms(algo: FedSARSA) -> dict[str, str]:
-    """The options of the step."""
-    return {
-        "target": algo.target,
-        "behaviour": repr([_told(one) for one in behaviours(algo.behaviour)]),
-        "trace_decay": repr(float(algo.trace_decay)),
-        "traces": algo.traces,
-        "step_per_feature": repr(algo.step_per_feature),
-    }
-
-
-def _digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()[:16]
-
-
-def _listed(numbers: Floats) -> str:
-    """A vector: its numbers, or if they are many, a digest."""
-    return (
-        repr(numbers.tolist())
-        if len(numbers) <= 16
-        else f"{len(numbers)} numbers {_digest(numbers.tobytes())}"
-    )
-
-
-def _brief(text: str) -> str:
-    """A text, or if it is long, its beginning and a digest: every message carries all terms."""
-    return text if len(text) <= LONGEST_TERM else f"{text[:SHOWN]}... {_digest(text.encode())}"
-
-
-def _told(part: object) -> str:
-    """What features or a policy are, their arrays by a digest: ``repr`` shows shapes alone."""
-    arrays = [value for value in vars(part).values() if isinstance(value, np.ndarray)]
-    content = b"".join(np.ascontiguousarray(array).tobytes() for array in arrays)
-    return f"{part!r} {_digest(content)}" if arrays else repr(part)
 
 
 def load(path: Path) -> Federation:
