@@ -36,6 +36,8 @@ FAINT = 0.03
 # at a block's end may move agents by a share of their way in it; beyond that the block is shortened.
 FIRST_BLOCK = 0.25
 BLOCK_TOLERANCE = 0.03
+# A way that is a smaller share of the parameter is at rest: what moves there is rounding.
+AT_REST = 1e-10
 # How much lengths change at most from one block to the next, and from one batch of rounds to the next.
 SHORTEN, LENGTHEN = 0.2, 4.0
 # Work that a prediction may take: groups of agents times d^3.
@@ -166,8 +168,10 @@ class FederationModel:
             block = _joined(here, ahead)._replace(steps=steps)
             ends = _local(block, alpha, alpha**2).power(steps).moved(mean, own)
             way = np.linalg.norm(ends[0] - mean, axis=1).max()
-            error = np.linalg.norm(ends[0] - predicted[0], axis=1).max() / (BLOCK_TOLERANCE * way)
-            factor = next_length(error if way > 0 else 0.0)
+            way = max(way, AT_REST * np.linalg.norm(mean, axis=1).max())
+            apart = np.linalg.norm(ends[0] - predicted[0], axis=1).max()
+            error = apart / (BLOCK_TOLERANCE * way) if way > 0 else 0.0
+            factor = next_length(error)
             if error > 1 and steps > 1:
                 steps = max(1, int(steps * factor))
                 continue
