@@ -212,7 +212,7 @@ def test_where_to_go_on_is_what_the_checkpoint_says(settings, finished, tmp_path
 def test_a_checkpoint_that_is_older_than_the_rest_costs_no_round(server, grid, old, gone):
     made = server()
     made.train(grid)
-    first = Standing(made.settings.theta0)
+    first = Standing(made.settings.theta0, made.standing.starts)
     (made.home / ledger.CHECKPOINT).unlink()
     if old:
         made.ledger.save(first)
