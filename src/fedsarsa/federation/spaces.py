@@ -27,7 +27,7 @@ def any_fleet(worlds: AnyFleet | Sequence[FiniteMDP]) -> AnyFleet:
         return worlds  # type: ignore[return-value]
     listed: list[Any] = list(worlds) if isinstance(worlds, Sequence) else [worlds]
     for world, fleet in FLEETS.items():
-        if listed and isinstance(listed[0], world):
+        if fleet is not Fleet and listed and isinstance(listed[0], world):
             made: AnyFleet = fleet(listed)
             return made
     return as_fleet(worlds)  # type: ignore[arg-type]
