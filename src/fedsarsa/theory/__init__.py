@@ -6,7 +6,7 @@ from fedsarsa.theory.fixed_points import federated_point, fixed_point
 from fedsarsa.theory.grouping import coalitions
 from fedsarsa.theory.paper_bounds import bounds
 from fedsarsa.theory.paper_constants import constants
-from fedsarsa.theory.personal import personal_weights
+from fedsarsa.theory.personal_mixtures import personal_weights
 from fedsarsa.theory.personal_planning import personal_plan
 from fedsarsa.theory.planning import plan
 from fedsarsa.theory.policy_improvement import improvement

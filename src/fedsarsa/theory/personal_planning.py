@@ -18,7 +18,7 @@ from fedsarsa._checks import Floats
 from fedsarsa.algorithm import FedSARSA, plain
 from fedsarsa.federation.servers.mixtures import mixture_errors, mixture_weights
 from fedsarsa.theory.affine import strides
-from fedsarsa.theory.personal import PersonalWeights, personal_weights
+from fedsarsa.theory.personal_mixtures import PersonalWeights, personal_weights
 from fedsarsa.theory.planning import MOST_STEPS, candidate_steps
 from fedsarsa.theory.planning_problem import LinearisedFederation, PlanningProblem, planning_problem
 from fedsarsa.theory.prediction import noted
