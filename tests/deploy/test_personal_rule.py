@@ -1,16 +1,20 @@
 """The personal rule over a grid: the simulation's numbers, with faults, restarts and bad requests."""
 
+import copy
+import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import fedsarsa as fs
+from fedsarsa.deploy import agent as agents_module
 from fedsarsa.deploy import federation_config, ledger, wire
 from fedsarsa.deploy.agent import Agent
+from fedsarsa.engines.reference import ReferenceEngine, local_step
 from fedsarsa.federation.rounds import synchronise
 from fedsarsa.federation.state import first_state
-from tests.deploy.federations import CONFIG, KEYS
+from tests.deploy.federations import CONFIG, KEYS, request
 from tests.deploy.grids import NODES, FakeGrid, lose, with_theta
 
 WEIGHTS = [[0.6, 0.3, 0.1], [0.2, 0.7, 0.1], [0.25, 0.25, 0.5]]
@@ -76,8 +80,6 @@ def test_a_server_and_agents_that_start_anew_go_on_with_the_same_numbers(server,
 
 def replace_steps(settings, steps):
     """The same federation, of fewer steps."""
-    import copy
-
     changed = copy.copy(settings)
     changed.training = settings.training.model_copy(update={"steps": steps})
     return changed
@@ -92,8 +94,6 @@ def test_an_agent_that_misses_rounds_keeps_its_parameter(server, personal, agent
     # The simulation, round by round, in which agent 1 is not present then, and its world stands still.
     algo, _ = simulated(short, rule)
     problem = algo.problem(personal.worlds, 140, 1, personal.training.seed)
-    from fedsarsa.engines.reference import ReferenceEngine, local_step
-
     state = first_state(problem, personal.theta0)
     ReferenceEngine(problem).start(state)
     for number in range(1, 21):
@@ -126,11 +126,7 @@ def test_it_needs_keys(server, personal):
 
 @pytest.mark.parametrize("rule", ["mixture"], indirect=True)
 def test_agents_refuse_what_is_no_question_of_the_personal_rule(personal, homes):
-    from fedsarsa.deploy import agent as agents_module
-    from tests.deploy.federations import request
-
     one = Agent(personal, 0, homes[0])
-    import json
 
     def ask(theta, **changes):
         asked = {name: value for name, value in request(personal, 1, **changes).items() if name != "until"}

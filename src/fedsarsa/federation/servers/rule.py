@@ -122,7 +122,7 @@ class Server:
         present : (R, N) bool, optional
             Who took part; everybody unless given.
         context : Context, optional
-            What else is known of the round. Engines give it; a deployment does not.
+            What else is known of the round, and what the rule keeps.
 
         Returns
         -------
