@@ -1,7 +1,8 @@
 """What the site says in numbers and options is made when it is built, so that it cannot go stale.
 
 A page asks for it with a comment: ``<!-- claims -->``, ``<!-- options -->``, ``<!-- keys -->``,
-``<!-- commands -->``.
+``<!-- commands -->``. Formulas become MathML, which browsers show without a script. Labels of the paper's
+source, such as ``eq:w``, get the number that is printed there.
 """
 
 import csv
@@ -10,11 +11,12 @@ import inspect
 import json
 import re
 from collections.abc import Callable, Iterator
-from html import escape
+from html import escape, unescape
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 import click
+from latex2mathml.converter import convert
 from pydantic.fields import FieldInfo
 from typer.main import get_command
 
@@ -25,6 +27,8 @@ from fedsarsa.experiments.reproduction.claim import CLASSES
 from fedsarsa.experiments.statistics import Estimate
 
 CLAIMS = Path(__file__).parent / "claims.csv"
+LABELS = Path(__file__).parent / "labels.csv"
+PAPER = "https://arxiv.org/abs/2401.15273"
 
 
 def claims() -> str:
@@ -174,3 +178,36 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
         if mark in markdown:
             markdown = markdown.replace(mark, make())
     return markdown
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Number the paper's labels, and typeset the formulas that pymdownx.arithmatex has marked."""
+    html = re.sub(_WITH_KIND, _numbered, html)
+    html = re.sub(r'<span class="arithmatex">\\\((.*?)\\\)</span>', _inline, html, flags=re.DOTALL)
+    return re.sub(r'<div class="arithmatex">\\\[(.*?)\\\]</div>', _block, html, flags=re.DOTALL)
+
+
+def _labels() -> dict[str, tuple[str, str]]:
+    """The paper's labels that we cite: what each names, and its number."""
+    with LABELS.open(newline="", encoding="utf-8") as file:
+        return {row["label"]: (row["kind"], row["number"]) for row in csv.DictReader(file)}
+
+
+_PRINTED = _labels()
+_WITH_KIND = rf"([A-Z]\w+ )?<code>({'|'.join(_PRINTED)})</code>"
+
+
+def _numbered(found: re.Match[str]) -> str:
+    """A label with its number, linked to the paper; "Theorem thm" does not say "Theorem" twice."""
+    before, label = found[1] or "", found[2]
+    kind, number = _PRINTED[label]
+    before = "" if before.strip() in {kind, "Section"} else before
+    return f'{before}<a href="{PAPER}">{kind} {number}</a> <code>{label}</code>'
+
+
+def _inline(found: re.Match[str]) -> str:
+    return convert(unescape(found[1].strip()))
+
+
+def _block(found: re.Match[str]) -> str:
+    return f'<div class="formula">{convert(unescape(found[1].strip()), display="block")}</div>'
