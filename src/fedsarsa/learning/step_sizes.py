@@ -29,6 +29,12 @@ class ConstantStep:
     ----------
     value : float
         Positive.
+
+    Examples
+    --------
+    >>> import fedsarsa as fs
+    >>> fs.FedSARSA(step_size=fs.ConstantStep(0.05)).step_size
+    ConstantStep(value=0.05)
     """
 
     value: float

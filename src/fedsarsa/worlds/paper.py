@@ -34,6 +34,26 @@ def nominal(
     Rewards are uniform draws per state, those above 0.95 times 10 and the rest divided by 10, rescaled
     to [0, ``reward_cap``]. The kernel is uniform draws, those above 0.7 times 10 and the rest divided by
     10, rows normalised; actions rotate its columns.
+
+    Parameters
+    ----------
+    seed : int
+        Decides all draws.
+    states, actions : int
+        S and A.
+    discount, reward_cap : float
+        The discount factor, and the largest reward R.
+
+    Returns
+    -------
+    FiniteMDP
+        The world of agent 1.
+
+    Examples
+    --------
+    >>> import fedsarsa as fs
+    >>> float(fs.paper.nominal(states=10, actions=4).reward.max())
+    10.0
     """
     states = _checks.integer("states", states, least=2)
     reward_cap = _checks.positive("reward_cap", reward_cap)
@@ -60,6 +80,8 @@ def fleet(
 
     Parameters
     ----------
+    agents : int
+        N.
     eps_p, eps_r : float
         Heterogeneity. ``released`` and ``symmetric``: nominal levels, by which share probabilities and
         rewards change; ``Fleet.eps_p`` and ``Fleet.eps_r`` tell the measured ones. ``calibrated``: the
@@ -73,6 +95,8 @@ def fleet(
         clipped at 0. An agent without a partner, the last of an even number, lives in the nominal world too;
         so do both of two.
         Rewards reach (1 + eps_r) ``reward_cap``, and some are negative if eps_r is above 1.
+    seed, states, actions, discount, reward_cap
+        As of `nominal`.
 
     Returns
     -------
@@ -84,6 +108,13 @@ def fleet(
     ValueError
         An argument is out of its range, a calibrated level cannot be reached, or a kernel loses all
         successors of a state.
+
+    Examples
+    --------
+    >>> import fedsarsa as fs
+    >>> fleet = fs.paper.fleet(agents=4, eps_p=0.3, eps_r=0.3, scheme="calibrated")
+    >>> round(fleet.eps_p, 6), round(fleet.eps_r, 6)
+    (0.3, 0.3)
     """
     agents = _checks.integer("agents", agents, least=1)
     eps_p = _level("eps_p", eps_p)

@@ -28,12 +28,16 @@ class Physics(IntEnum):
 class Acrobot(ControlWorld):
     """Two links; actions turn the joint by -torque, 0 and torque; -1 per step until the tip is up.
 
-    Attributes
+    Parameters
     ----------
+    gravity, length_1, length_2, mass_1, mass_2 : float
+        Acceleration, and the links.
     centre_1, centre_2 : float
         Where the links' centres of mass are, as a share of their length.
     inertia : float
         Moment of inertia of each link.
+    torque : float
+        What an action exerts.
     friction : float
         Torque against each joint per unit of its speed.
     noise : float
@@ -44,6 +48,14 @@ class Acrobot(ControlWorld):
         Observe the two angles and their speeds, not cosines and sines of the angles.
     start : float
         All four numbers of a first state are uniform between -start and start.
+    time_limit : int
+        Steps after which an episode is cut short.
+
+    Examples
+    --------
+    >>> import fedsarsa as fs
+    >>> fs.control.Acrobot(mass_1=1.2).varied
+    ('gravity', 'length_1', 'length_2', 'mass_1', 'mass_2', 'torque')
     """
 
     gravity: float = 9.8

@@ -25,18 +25,32 @@ class Physics(IntEnum):
 class CartPole(ControlWorld):
     """A cart with a pole; actions push left (0) and right (1); a reward of 1 per step.
 
-    Attributes
+    Parameters
     ----------
+    gravity, cart_mass, pole_mass : float
+        Acceleration and masses.
     length : float
         Half the length of the pole.
+    force : float
+        What a push exerts.
     friction : float
         Force against the cart per unit of its speed.
     noise : float
         A uniform random force of at most this size is added at every step.
+    time_step : float
+        Seconds per step.
     position_limit, angle_limit : float
         The episode ends beyond these.
     start : float
         All four numbers of a first state are uniform between -start and start.
+    time_limit : int
+        Steps after which an episode is cut short.
+
+    Examples
+    --------
+    >>> import fedsarsa as fs
+    >>> fs.control.CartPole(length=0.7).length
+    0.7
     """
 
     gravity: float = 9.8

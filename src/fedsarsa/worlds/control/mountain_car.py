@@ -21,18 +21,32 @@ class Physics(IntEnum):
 class MountainCar(ControlWorld):
     """A car in a valley; actions push left, not at all, and right; a reward of -1 per step.
 
-    Attributes
+    Parameters
     ----------
+    gravity : float
+        Acceleration per step on the steepest slope.
     force : float
         Acceleration at full throttle.
     friction : float
         Share of the speed that is lost per step.
     noise : float
         A uniform random acceleration of at most this size is added at every step.
+    max_speed : float
+        Speeds are clipped to this.
+    min_position, max_position : float
+        The ends of the valley.
     goal, goal_speed : float
         The episode ends at this position, with at least this speed.
     start_low, start_high : float
         The first position is uniform between these; the car rests.
+    time_limit : int
+        Steps after which an episode is cut short.
+
+    Examples
+    --------
+    >>> import fedsarsa as fs
+    >>> fs.control.MountainCar(force=0.0008).time_limit
+    200
     """
 
     gravity: float = 0.0025

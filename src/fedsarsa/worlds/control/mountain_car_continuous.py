@@ -21,6 +21,17 @@ class MountainCarContinuous(MountainCar):
     """The car of MountainCar; the action is its throttle in [-1, 1].
 
     The reward is ``prize`` at the goal, less ``cost`` times the squared action at every step.
+
+    Parameters
+    ----------
+    prize, cost : float
+        See above. All other parameters are those of `MountainCar`.
+
+    Examples
+    --------
+    >>> import fedsarsa as fs
+    >>> fs.control.MountainCarContinuous(cost=0.2).action_bounds
+    (-1.0, 1.0)
     """
 
     force: float = 0.0015

@@ -26,16 +26,30 @@ class Physics(IntEnum):
 class Pendulum(ControlWorld):
     """A rod at a motor; the action is the torque; the reward is minus a cost, and no state ends it.
 
-    Attributes
+    Parameters
     ----------
+    gravity, mass, length : float
+        Acceleration, and the rod.
     torque : float
         The largest torque; actions beyond are clipped.
     friction : float
         Torque against the rod per unit of its speed.
     noise : float
         A uniform random torque of at most this size is added at every step.
+    time_step : float
+        Seconds per step.
+    max_speed : float
+        Speeds are clipped to this.
     start_angle, start_speed : float
         First angle and speed are uniform up to these, in both directions.
+    time_limit : int
+        Steps after which an episode is cut short.
+
+    Examples
+    --------
+    >>> import fedsarsa as fs
+    >>> fs.control.Pendulum(mass=1.5).action_bounds
+    (-2.0, 2.0)
     """
 
     gravity: float = 10.0
