@@ -20,7 +20,7 @@ def spoil(number, header, answer, last):
         return header, answer + 1e9
     if kind == 2:
         return header, np.append(answer, 0.0)
-    return last or (header, answer[:-1])
+    return last or ({**header, "round": number - 1}, answer)
 
 
 def main(path, number, home):

@@ -1,6 +1,7 @@
 """The demo: its numbers, what others on the machine could see of it, how it goes on and stops."""
 
 import io
+import os
 import re
 import signal
 import subprocess
@@ -14,7 +15,16 @@ from rich.console import Console
 from fedsarsa.deploy import demo, federation_config, files, ledger
 from fedsarsa.deploy.node import LEASE
 from fedsarsa.deploy.processes import Processes
-from tests.deploy.deployments import FEDSARSA, PATIENCE, Onlooker, left_running, run, short_home
+from tests.deploy.deployments import (
+    FEDSARSA,
+    HURRIED,
+    PATIENCE,
+    Onlooker,
+    customised,
+    left_running,
+    run,
+    short_home,
+)
 from tests.deploy.federations import reference
 
 pytestmark = [
@@ -29,7 +39,7 @@ def finished():
     """The home of a demo that has run to its end, what it printed, and who looked on."""
     with short_home() as home:
         with Onlooker(home) as onlooker:
-            done = run("deploy", "demo", "--rounds", 2, "--home", home)
+            done = run("deploy", "demo", "--rounds", 2, "--home", home, **customised(home, HURRIED))
         assert done.returncode == 0, done.stderr
         yield home, done.stdout, onlooker
 
@@ -49,7 +59,7 @@ def test_nobody_else_can_read_a_secret_take_a_task_or_have_an_app_run(finished):
     assert len(private) == 2 + 3 * 3 + 4  # the authority's and the server's, three of each node, secrets
     assert all(path.stat().st_mode & 0o077 == 0 for path in private)
     folders = [path for path in home.iterdir() if path.is_dir()]
-    assert len(folders) == 5
+    assert len(folders) == 6  # one of them the test's
     assert all(path.stat().st_mode & 0o077 == 0 for path in [home, *folders])  # and so what is in them
     text = "".join(path.read_text(errors="replace") for path in home.rglob("*.log"))
     secrets = [path.read_text() for path in home.rglob("*.secret")]
@@ -66,7 +76,10 @@ def test_nobody_else_can_read_a_secret_take_a_task_or_have_an_app_run(finished):
 def test_the_demo_goes_on_from_what_is_there_and_stops_at_ctrl_c(finished):
     home, _, _ = finished
     command = [sys.executable, *FEDSARSA, "deploy", "demo", "--rounds", "50", "--home", str(home)]
-    again = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    environment = os.environ | customised(home, HURRIED)
+    again = subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
     with again:
         until = time.monotonic() + PATIENCE
         while len(list(ledger.read(home / "server"))) < 4 and again.poll() is None:  # rounds 0, 1, 2 and 3

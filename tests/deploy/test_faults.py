@@ -8,12 +8,13 @@ import re
 import resource
 import shutil
 import signal
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
 from fedsarsa.deploy import files, keys, ledger
-from tests.deploy.deployments import PATIENCE, Deployment, left_running, run, short_home
+from tests.deploy.deployments import HURRIED, PATIENCE, Deployment, customised, left_running, run, short_home
 from tests.deploy.federations import with_participation
 
 pytestmark = [
@@ -22,21 +23,17 @@ pytestmark = [
     pytest.mark.xdist_group("faults"),  # they share a deployment
 ]
 
-# Limits made short: nodes look for work every 0.3 seconds, not every 3; their leases last 8 seconds, not 60;
-# their calls wait for 4 seconds, not 30; and whether a SuperLink answers is known after 3 seconds, not 10.
+# Limits made short: leases last 8 seconds, not 60; calls of nodes wait for 4 seconds, not 30; and whether a
+# SuperLink answers is known after 3 seconds, not 10.
 SHORT = """
 import sys
 if "supernode" in sys.orig_argv:
-    import time, types
     from flwr.supercore import heartbeat
     from flwr.supernode import fleet_http_connection as connection
     connection.HEARTBEAT_DEFAULT_INTERVAL = heartbeat.HEARTBEAT_DEFAULT_INTERVAL = 4
     heartbeat.HEARTBEAT_CALL_TIMEOUT = 2
     from flwr.supercore.protobuf.client import ProtobufClient
     ProtobufClient.__init__.__kwdefaults__["timeout"] = 4.0
-    from flwr.supernode import start_client_internal as inside
-    hurried = lambda seconds: time.sleep(seconds / 10)
-    inside.time = types.SimpleNamespace(**(vars(time) | {"sleep": hurried}))
 elif "superlink" in sys.orig_argv:
     from flwr.superlink.servicer.fleet import fleet_handlers
     fleet_handlers.HEARTBEAT_MIN_INTERVAL = 1
@@ -63,8 +60,8 @@ LIES = (  # of the evil agent, in turn
 def made():
     """A federation of three agents in which rounds are done."""
     with short_home() as home:
-        made = Deployment(home, rounds=10**6, deadline=15.0)
-        made.customise(SHORT)
+        made = Deployment(home, rounds=10**6, deadline=8.0)
+        made.customise(HURRIED + SHORT)
         with made.processes:
             for number in range(3):
                 made.start_agent(number)
@@ -105,21 +102,28 @@ def ended(made, name):
 
 def test_strangers_are_refused_in_one_sentence(made):
     """Nodes without TLS, with a key that nobody registered, and with a clock that is wrong."""
-    stranger = files.private_directory(made.home / "stranger")
-    keys.make_node(stranger)
-    shutil.copy(made.server / "ca.crt", stranger)
-    joining = ("deploy", "node", "--superlink", made.address, "--home", stranger)
-    refused = run(*joining, "--insecure")
-    assert refused.returncode == 2
-    assert "wants TLS and a node key" in refused.stderr
-    refused = run(*joining)
-    assert refused.returncode == 2
-    assert "does not let this node in: its key is not registered" in refused.stderr
-    (stranger / "sitecustomize.py").write_text(CLOCK)
-    refused = run(*joining, PYTHONPATH=stranger)
-    assert refused.returncode == 2
-    assert "clock is more than 5 seconds ahead of the server's" in refused.stderr
-    assert left_running(stranger) == []
+
+    def join(name, *options, clock=""):
+        home = files.private_directory(made.home / name)
+        keys.make_node(home)
+        shutil.copy(made.server / "ca.crt", home)
+        joining = ("deploy", "node", "--superlink", made.address, "--home", home)
+        return run(*joining, *options, **customised(home, clock))
+
+    with ThreadPoolExecutor() as at_once:
+        plain, unknown, ahead = (
+            at_once.submit(join, "plain", "--insecure"),
+            at_once.submit(join, "unknown"),
+            at_once.submit(join, "ahead", clock=CLOCK),
+        )
+    for refused, why in (
+        (plain, "wants TLS and a node key"),
+        (unknown, "does not let this node in: its key is not registered"),
+        (ahead, "clock is more than 5 seconds ahead of the server's"),
+    ):
+        assert refused.result().returncode == 2
+        assert why in refused.result().stderr
+    assert not any(left_running(made.home / name) for name in ("plain", "unknown", "ahead"))
 
 
 def test_a_killed_agent_goes_on_where_it_stopped(made):

@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any, ClassVar, overload
 
 import numpy as np
-from scipy.spatial.distance import pdist
+import scipy
 
 from fedsarsa._checks import Floats
 from fedsarsa.worlds.finite import FiniteMDP
@@ -130,7 +130,7 @@ class Fleet(Sequence[FiniteMDP]):
             matrices = [kernel.matrix(action) for kernel in kernels]
             for state in range(self.states):
                 rows = np.stack([matrix[state] for matrix in matrices])
-                largest = max(largest, float(pdist(rows, "cityblock").max()))
+                largest = max(largest, float(scipy.spatial.distance.pdist(rows, "cityblock").max()))
         return largest
 
     @cached_property

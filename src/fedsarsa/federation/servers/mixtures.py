@@ -12,7 +12,7 @@ from a few parameters of each agent, and `estimated_weights` minimises what is t
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import nnls
+import scipy
 
 from fedsarsa._checks import Floats
 
@@ -59,7 +59,11 @@ def mixture_weights(points: Floats, target: Floats, noise: Floats, nonnegative: 
     scale = np.sqrt(np.mean(np.sum(square**2, axis=0))) or 1.0
     system = np.concatenate([square, np.full((1, len(noise)), scale)])
     right = np.append(np.zeros(len(square)), scale)
-    multiple = nnls(system, right)[0] if nonnegative else np.linalg.lstsq(system, right, rcond=None)[0]
+    multiple = (
+        scipy.optimize.nnls(system, right)[0]
+        if nonnegative
+        else np.linalg.lstsq(system, right, rcond=None)[0]
+    )
     weights: Floats = multiple / multiple.sum()
     return weights
 
