@@ -32,6 +32,7 @@ _PLACES = {
     "TileCoding": "fedsarsa.learning.tile_coding",
     "control": "fedsarsa.worlds.control",
     "evaluate": "fedsarsa.theory.evaluation",
+    "methods": "fedsarsa.methods",
     "paper": "fedsarsa.worlds.paper",
     "rollouts": "fedsarsa.rollout",
     "servers": "fedsarsa.federation.servers",
