@@ -1,23 +1,17 @@
 """FedTD(0): federated evaluation of a fixed policy, with a step of the server."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from fedsarsa import _checks
 from fedsarsa._checks import Floats
-from fedsarsa.algorithm import FedSARSA
-from fedsarsa.federation.servers import Mean, ServerStep
-from fedsarsa.learning.features import FiniteFeatures, OneHot
-from fedsarsa.learning.policies import FixedPolicy
-from fedsarsa.learning.step_sizes import StepSize
-from fedsarsa.methods.method import Task
-from fedsarsa.methods.setting import Setting, fixed
+from fedsarsa.federation.servers import Mean, Server, ServerStep
+from fedsarsa.methods.prediction import PredictionInRounds
 from fedsarsa.theory.round_limits import round_limit
 from fedsarsa.worlds.fleet import Fleet, as_fleet
 
 
 @dataclass(frozen=True, eq=False)
-class FedTD(Setting):
+class FedTD(PredictionInRounds):
     """Wang, Mitra, Hassani, Pappas and Anderson 2023: FedTD(0), local TD steps and a step of the server.
 
     Every agent takes K steps of TD(0) from the server's parameter. The server moves by ``server_step`` times
@@ -34,10 +28,10 @@ class FedTD(Setting):
         alpha_t of the local steps.
     sync_every : int
         K, local steps per round.
-    server_step : float
-        The server's step size.
     radius : float, optional
         Of the ball on which the server projects; no projection unless given.
+    server_step : float
+        The server's step size.
 
     Examples
     --------
@@ -50,27 +44,15 @@ class FedTD(Setting):
     (6,)
     """
 
-    features: FiniteFeatures = field(default_factory=OneHot)
-    policy: FixedPolicy = field(default_factory=FixedPolicy)
-    step_size: StepSize = 0.01
-    sync_every: int = 10
     server_step: float = 1.0
-    radius: float | None = None
 
     name: ClassVar[str] = "FedTD"
-    task: ClassVar[Task] = "prediction"
 
-    def __post_init__(self) -> None:
-        fixed(self.policy, self.name)
-        _checks.integer("sync_every", self.sync_every, least=1)
-        _checks.positive("server_step", self.server_step)
-        self.algorithm()
-
-    def algorithm(self) -> FedSARSA:
-        """FedSARSA with a fixed policy, and the server's step if it is not 1."""
-        step, radius = self.server_step, self.radius
-        server = Mean(radius=radius) if step == 1 else ServerStep(step, radius)
-        return FedSARSA(self.features, self.policy, self.step_size, self.sync_every, server=server)
+    def server(self) -> Server:
+        """The mean, or the server's step if it is not 1."""
+        if self.server_step == 1:
+            return Mean(radius=self.radius)
+        return ServerStep(self.server_step, self.radius)
 
     def target(self, fleet: Fleet) -> Floats:
         """Where K local steps and the average rest (`round_limit`), (d,), whatever the server's step is."""

@@ -7,14 +7,13 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedsarsa import _checks
 from fedsarsa._checks import Floats
 from fedsarsa.algorithm import FedSARSA, starting_point, train_problem
 from fedsarsa.federation.history import History
 from fedsarsa.federation.problem import Problem
 from fedsarsa.federation.progress import Progress
-from fedsarsa.learning.features import FeatureMap
-from fedsarsa.learning.policies import FixedPolicy, Policy, improvement
+from fedsarsa.learning.features import FeatureMap, FiniteFeatures
+from fedsarsa.learning.policies import Policy, improvement
 from fedsarsa.learning.targets import Step
 from fedsarsa.methods.method import Communication, Knowledge
 from fedsarsa.theory.federation_model import effective_weights
@@ -78,23 +77,14 @@ class Setting:
         return Communication(d, d, self.algorithm().sync_every)
 
 
-def fixed(policy: Any, method: str) -> FixedPolicy:
-    """``policy`` if it is fixed, which prediction needs."""
-    if not isinstance(policy, FixedPolicy):
-        raise ValueError(
-            f"policy must be a FixedPolicy, whose values {method} learns, got {policy!r}; FedSARSA learns "
-            "with a policy that moves"
-        )
-    return policy
-
-
 def mean_root(method: Setting, fleet: Fleet) -> Floats:
     """`federated_point` of a method's features and policy, agents weighted by their late step sizes."""
     algo, problem = method.algorithm(), method.problem(fleet, 1, 1, 0)
     return federated_point(as_fleet(fleet), algo.features, algo.policy, effective_weights(problem))
 
 
-def learned_policies(history: History, features: FeatureMap, policy: Policy) -> Floats:
+def learned_policies(history: History, features: FiniteFeatures, policy: Policy) -> Floats:
     """The policy (R, S, A) of every run's last central parameter."""
-    final = _checks.real_array("history.final", history.final)
-    return np.stack([improvement(policy, features, theta) for theta in final])
+    sizes = (history.settings[name] for name in ("states", "actions"))
+    on_world: FeatureMap = features.on(*sizes)
+    return np.stack([improvement(policy, on_world, theta) for theta in history.final.values])
