@@ -33,6 +33,7 @@ _PLACES = {
     "control": "fedsarsa.worlds.control",
     "evaluate": "fedsarsa.theory.evaluation",
     "garnet": "fedsarsa.worlds.garnet",
+    "methods": "fedsarsa.methods",
     "paper": "fedsarsa.worlds.paper",
     "random_mdps": "fedsarsa.worlds.random_mdps",
     "rollouts": "fedsarsa.rollout",

@@ -1,6 +1,6 @@
 """Federated on-policy reinforcement learning across environments that differ."""
 
-from fedsarsa import theory
+from fedsarsa import methods, theory
 from fedsarsa._version import __version__
 from fedsarsa.algorithm import FedSARSA
 from fedsarsa.federation import servers
@@ -47,6 +47,7 @@ __all__ = [
     "control",
     "evaluate",
     "garnet",
+    "methods",
     "paper",
     "random_mdps",
     "rollouts",
