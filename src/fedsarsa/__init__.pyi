@@ -1,6 +1,6 @@
 """Federated on-policy reinforcement learning across environments that differ."""
 
-from fedsarsa import theory
+from fedsarsa import methods, theory
 from fedsarsa._version import __version__
 from fedsarsa.algorithm import FedSARSA
 from fedsarsa.federation import servers
@@ -14,7 +14,7 @@ from fedsarsa.learning.step_sizes import ConstantStep, LinearDecay, PiecewiseDec
 from fedsarsa.learning.tile_coding import TileCoding
 from fedsarsa.rollout import rollouts
 from fedsarsa.theory.evaluation import evaluate
-from fedsarsa.worlds import control, paper
+from fedsarsa.worlds import control, garnet, paper, random_mdps, seven_states, two_state, windy_cliffs
 from fedsarsa.worlds.finite import FiniteMDP
 from fedsarsa.worlds.fleet import Fleet
 from fedsarsa.worlds.gym import GymFleet, GymWorld
@@ -46,8 +46,14 @@ __all__ = [
     "__version__",
     "control",
     "evaluate",
+    "garnet",
+    "methods",
     "paper",
+    "random_mdps",
     "rollouts",
     "servers",
+    "seven_states",
     "theory",
+    "two_state",
+    "windy_cliffs",
 ]

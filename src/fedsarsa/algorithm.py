@@ -188,27 +188,10 @@ class FedSARSA:
         History(2 runs, 3 agents, 100 steps, 11 records, d = 25)
         """
         fleet = any_fleet(fleet)
-        name = engines.resolve(engine, fleet)
-        if threads is not None:
-            threads = _checks.integer("threads", threads, least=1)
-        record_every = _checks.integer("record_every", record_every, least=1)
         problem = self.problem(fleet, steps, runs, seed)
-        start = _start(problem, theta0, self.initial_value)
-        training.check_records(problem, record_every)
-        if checkpoint is not None:
-            _files.check_writable(Path(checkpoint).parent)
-        path = None if checkpoint is None else Path(checkpoint)
-        with closing(engines.build(name, problem, threads)) as trainer:
-            state, records = training.train(problem, trainer, start, record_every, progress, path)
-        settings = self.settings(fleet) | {
-            "steps": problem.steps,
-            "runs": problem.runs,
-            "seed": problem.seed,
-            "record_every": record_every,
-            "warm_start": theta0 is not None,
-        }
-        settings |= {"stopped": state.reports} if state.reports else {}
-        return history_of(problem, state, records, name, settings, record_every)
+        start = starting_point(problem, theta0, self.initial_value)
+        settings = self.settings(fleet) | {"warm_start": theta0 is not None}
+        return train_problem(problem, start, settings, engine, threads, progress, record_every, checkpoint)
 
     def problem(self, fleet: AnyFleet, steps: int, runs: int, seed: int) -> Problem:
         """The training problem of these settings on a fleet, checked."""
@@ -291,17 +274,48 @@ def checked(algo: Any) -> FedSARSA:
 
 def plain(algo: Any) -> FedSARSA:
     """``algo`` if it is a FedSARSA that takes the steps and the mean of Algorithm ``alg``, as theory asks."""
-    for name in checked(algo).step().beyond:
-        expected, given = getattr(FedSARSA, name), getattr(algo, name)
-        raise ValueError(f"{name} must be {expected!r} here, as in Algorithm alg, got {given!r}")
     if checked(algo).server is not None:
         raise ValueError(
             f"server must be the mean here, of which alone the theory speaks, got {algo.server!r}"
         )
+    for name in algo.step().beyond:
+        expected, given = getattr(FedSARSA, name), getattr(algo, name)
+        raise ValueError(f"{name} must be {expected!r} here, as in Algorithm alg, got {given!r}")
     return checked(algo)
 
 
-def _start(problem: Problem, theta0: ArrayLike | None, initial_value: float) -> Floats:
+def train_problem(
+    problem: Problem,
+    start: Floats,
+    settings: dict[str, Any],
+    engine: str,
+    threads: int | None,
+    progress: Progress,
+    record_every: int,
+    checkpoint: str | Path | None,
+) -> History:
+    """Train a problem from ``start``, as ``FedSARSA.train`` says; the history keeps ``settings``."""
+    name = engines.resolve(engine, problem.fleet)
+    if threads is not None:
+        threads = _checks.integer("threads", threads, least=1)
+    record_every = _checks.integer("record_every", record_every, least=1)
+    training.check_records(problem, record_every)
+    if checkpoint is not None:
+        _files.check_writable(Path(checkpoint).parent)
+    path = None if checkpoint is None else Path(checkpoint)
+    with closing(engines.build(name, problem, threads)) as trainer:
+        state, records = training.train(problem, trainer, start, record_every, progress, path)
+    settings = settings | {
+        "steps": problem.steps,
+        "runs": problem.runs,
+        "seed": problem.seed,
+        "record_every": record_every,
+    }
+    settings |= {"stopped": state.reports} if state.reports else {}
+    return history_of(problem, state, records, name, settings, record_every)
+
+
+def starting_point(problem: Problem, theta0: ArrayLike | None, initial_value: float) -> Floats:
     """theta0 (or a constant value) in a shape that broadcasts to (R, N, d)."""
     dim, agents, runs = problem.features.dim, problem.agents, problem.runs
     if theta0 is None:

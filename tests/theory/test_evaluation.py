@@ -90,3 +90,27 @@ def test_long_run_of_a_chain_with_two_fates():
     chain = np.array([[0, 0.25, 0.75, 0], [0, 1, 0, 0], [0, 0, 0, 1], [0, 0, 1, 0.0]])
     start = np.array([0.8, 0.2, 0, 0])
     np.testing.assert_allclose(long_run_distribution(chain, start), [0, 0.4, 0.3, 0.3])
+
+
+def test_policies_of_runs_and_agents():
+    group = fleet(5, agents=3)
+    rng = np.random.default_rng(0)
+    tables = rng.dirichlet(np.ones(3), size=(2, 3, 5))
+    of_all = fs.theory.returns_of(group, tables)
+    assert of_all.sizes == {"run": 2, "agent": 3}
+    for run, agent in itertools.product(range(2), range(3)):
+        here = of_all.isel(run=run, agent=agent)
+        assert float(here.discounted_return) == returns(group[agent], tables[run, agent])[0]
+        assert float(here.gap) == float(here.optimal_return) - float(here.discounted_return)
+    common = fs.theory.returns_of(group, tables[:, :1])
+    np.testing.assert_array_equal(
+        common.discounted_return[1], fs.theory.returns_of(group, tables[1, 0]).discounted_return
+    )
+
+
+def test_policies_that_do_not_fit():
+    group = fleet(5, agents=3)
+    with pytest.raises(ValueError, match=r"policies must have shape \(5, 3\), .* got \(2, 5, 3\)"):
+        fs.theory.returns_of(group, np.full((2, 5, 3), 1 / 3))
+    with pytest.raises(ValueError, match="policies must sum to one"):
+        fs.theory.returns_of(group, np.ones((5, 3)))

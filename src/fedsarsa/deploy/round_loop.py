@@ -139,6 +139,7 @@ class RoundLoop:
         begun, none = standing.round * settings.every, np.empty((1, settings.agents, 0))
         context = Context(
             t=begun,
+            steps=settings.every,
             step_sums=np.full(settings.agents, np.nan),  # no deployed rule asks for them
             left=none,
             shift=none,

@@ -7,8 +7,10 @@ from importlib.util import find_spec
 from typing import Any
 
 from fedsarsa import _checks
+from fedsarsa.engines.first_directions import OpeningEngine, probing
 from fedsarsa.federation.engine import Engine
 from fedsarsa.federation.problem import Problem
+from fedsarsa.learning.targets import ALL_PAIRS, OWN_CHAIN
 from fedsarsa.worlds.control import ControlFleet
 from fedsarsa.worlds.fleet import Fleet
 from fedsarsa.worlds.gym import GymFleet
@@ -52,8 +54,14 @@ def _at(place: str) -> Callable[[Problem], str]:
 
 
 def _compiled(problem: Problem) -> str:
-    """The fast path of finite worlds, or the one step of all worlds."""
-    return f"fedsarsa.engines.{'fast_path:FastPathEngine' if problem.plain else 'general:GeneralEngine'}"
+    """The fast path of finite worlds, one of the further steps there, or the one step of all worlds."""
+    if problem.step.sampling == ALL_PAIRS:
+        place = "all_pairs:AllPairsEngine"
+    elif problem.step.windowed:
+        place = "steps_ahead:StepsAheadEngine"
+    else:
+        place = "fast_path:FastPathEngine" if problem.plain else "general:GeneralEngine"
+    return f"fedsarsa.engines.{place}"
 
 
 ENGINES = {
@@ -68,6 +76,7 @@ ENGINES = {
     "reference": Entry(_at("reference:ReferenceEngine"), COMPUTED, "the specification, in plain NumPy; slow"),
 }
 AUTO = ("cpu", "gym")  # in this order
+ONE_PLACE = ("cpu", "reference")  # engines that hold all agents, and move their worlds themselves
 
 
 def resolve(name: str, fleet: object = None) -> str:
@@ -87,7 +96,31 @@ def build(name: str, problem: Problem, threads: int | None = None, first_agent: 
 
     ``first_agent`` is the number of the problem's first agent in the federation that it is a part of.
     """
+    _check(name, problem)
+    built = _built(name, problem, threads, first_agent)
+    if not problem.server.opens:
+        return built
+    return OpeningEngine(built, _built(name, probing(problem), threads, first_agent))
+
+
+def _built(name: str, problem: Problem, threads: int | None, first_agent: int) -> Engine:
     module, _, kind = ENGINES[name].place(problem).partition(":")
     make: Any = getattr(importlib.import_module(module), kind)
     built: Engine = make(problem, threads, first_agent)
     return built
+
+
+def _check(name: str, problem: Problem) -> None:
+    """Refuse what an engine cannot do."""
+    able = " or ".join(ONE_PLACE)
+    if name in ONE_PLACE:
+        return
+    if problem.server.opens:
+        raise ValueError(
+            f"engine must be {able} for {problem.server!r}, which sees the first sample of a round twice, "
+            f"got {name!r}; fs.servers.ControlVariates() needs it once"
+        )
+    if problem.step.windowed or problem.step.sampling != OWN_CHAIN:
+        raise ValueError(
+            f"engine must be {able} for steps that see more than the agent's next transition, got {name!r}"
+        )

@@ -85,11 +85,13 @@ class SpanEngine(Engine):
 class CompiledEngine(SpanEngine):
     """Trains whole runs, or the agents of few runs.
 
-    ``long_round`` is the number of agent-steps per thread and round from which on agents are worth splitting.
+    ``long_round`` is the number of agent-steps per thread and round from which on agents are worth splitting;
+    ``round_by_round`` engines split them always.
     """
 
     name: ClassVar[str] = "cpu"
     long_round: ClassVar[int]
+    round_by_round: ClassVar[bool] = False
     threads: int
 
     def __init__(self, problem: Problem, threads: int | None = None, first_agent: int = 0) -> None:
@@ -118,6 +120,7 @@ class CompiledEngine(SpanEngine):
         split = self.problem.runs < self.threads and work >= self.long_round * self.threads
         # Other rules, and what steps leave for them, are seen to after every round.
         split |= not self.problem.server.compiled or self.problem.step.leaves is not None
+        split |= self.round_by_round
         with announced():
             train = self.train_by_agents if split else self.train_by_runs
             train(state, step_sizes, span, central, drift)

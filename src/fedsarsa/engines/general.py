@@ -7,7 +7,7 @@ import numpy as np
 
 from fedsarsa._checks import Floats
 from fedsarsa.engines import compiled_mean, general_rounds
-from fedsarsa.engines.arrays import Span
+from fedsarsa.engines.arrays import RunView, Span
 from fedsarsa.engines.compiled import (
     ALL,
     CompiledEngine,
@@ -83,19 +83,8 @@ class GeneralEngine(CompiledEngine):
         for k in range(span.rounds):
 
             def steps(part: int, k: int = k) -> None:
-                low, high = edges[part], edges[part + 1]
-                general_rounds.local_steps(
-                    self.worlds,
-                    self.model,
-                    self.settings,
-                    view,
-                    learners,
-                    low,
-                    high,
-                    step_sizes,
-                    span,
-                    k,
-                    workspaces[part],
+                self._steps(
+                    view, learners, edges[part], edges[part + 1], step_sizes, span, k, workspaces[part]
                 )
 
             self.share_out(steps, range(self.threads))
@@ -113,11 +102,34 @@ class GeneralEngine(CompiledEngine):
             self._learners(state, ALL),
             self._workspace(self.problem.runs),
         )
-        lanes = len(learners.theta)
-        general_rounds.local_steps(
-            self.worlds, self.model, self.settings, view, learners, 0, lanes, step_sizes, span, 0, workspace
-        )
+        self._steps(view, learners, 0, len(learners.theta), step_sizes, span, 0, workspace)
         return workspace.failed_at
+
+    def _steps(
+        self,
+        view: RunView,
+        learners: Learners,
+        low: int,
+        high: int,
+        step_sizes: Floats,
+        span: Span,
+        k: int,
+        workspace: RoundWorkspace,
+    ) -> None:
+        """The local steps of a span's k-th round for lanes ``low`` to ``high``."""
+        general_rounds.local_steps(
+            self.worlds,
+            self.model,
+            self.settings,
+            view,
+            learners,
+            low,
+            high,
+            step_sizes,
+            span,
+            k,
+            workspace,
+        )
 
     def _workspace(self, runs: int) -> RoundWorkspace:
         return RoundWorkspace(

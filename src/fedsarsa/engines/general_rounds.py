@@ -118,7 +118,8 @@ def start(
     agents = len(settings.weights)
     for lane in range(len(learners.theta)):
         run, who = lane // agents, lane % agents
-        moment = Moment(lane, who, settings.seed, U64(run), first_agent + U64(who), U64(random.START))
+        agent = U64(0) if model.shared else first_agent + U64(who)
+        moment = Moment(lane, who, settings.seed, U64(run), agent, U64(random.START))
         first_state(worlds, learners, moment)
         local_step.begin(model, learners.agent_state, learners.theta[lane], moment, workspace.step)
 
@@ -181,7 +182,8 @@ def one_step(
 ) -> bool:
     """One step of one lane; whether its parameters stay finite."""
     agent_state, theta, progress = learners.agent_state, learners.theta[lane], learners.progress[lane]
-    run, agent = view.first_run + U64(local_run), view.first_agent + U64(local_agent)
+    run = view.first_run + U64(local_run)
+    agent = U64(0) if model.shared else view.first_agent + U64(local_agent)
     moment = Moment(lane, local_agent, settings.seed, run, agent, U64(t))
     one, two = local_step.words(moment, moment.t)
     if model.redraws:

@@ -25,7 +25,15 @@ from fedsarsa.federation.state import (
 from fedsarsa.learning import random
 from fedsarsa.learning.continuous_features import summed
 from fedsarsa.learning.policies import ALL
-from fedsarsa.learning.targets import DIRECTION, EXPECTED, LOG_WEIGHTS, MAX, REPLACING
+from fedsarsa.learning.targets import (
+    ALL_PAIRS,
+    DIRECTION,
+    EXPECTED,
+    LOG_WEIGHTS,
+    MAX,
+    REPLACING,
+    SHARED_CHAIN,
+)
 
 
 class ReferenceEngine(Engine):
@@ -49,12 +57,17 @@ class ReferenceEngine(Engine):
         """Train every run for ``steps`` more steps, in place."""
         problem = self.problem
         step_sizes = problem.step_sizes(state.t, steps)
+        step = local_step
+        if problem.step.sampling == ALL_PAIRS:
+            step = step_of_all_pairs
+        elif problem.step.windowed:
+            step = step_ahead
         central, drift = [], []
         for k, t in enumerate(range(state.t, state.t + steps)):
             gather(problem, state, t)
             for run in np.flatnonzero(state.failed_at == RUNNING).tolist():
                 for i in range(problem.agents):
-                    local_step(problem, state, run, i, t, step_sizes[problem.schedule_of[i], k])
+                    step(problem, state, run, i, t, step_sizes[problem.schedule_of[i], k])
             learned = np.concatenate([state.theta, left_behind(state)], axis=2)
             fail(state, unsound(learned), t)
             if problem.sync_every is not None and (t + 1) % problem.sync_every == 0:
@@ -112,6 +125,47 @@ def local_step(problem: Problem, state: State, run: int, i: int, t: int, step_si
         begin(problem, state, run, i, t)
     else:
         hold(problem, state, run, i, a_next, numbers)
+
+
+def step_ahead(problem: Problem, state: State, run: int, i: int, t: int, step_size: float) -> None:
+    """One step of n-step TD: the errors of n transitions ahead, all at the present parameter.
+
+    The chain itself moves by one. As random numbers are functions of the step, those ahead are seen again.
+    """
+    theta, step, features, world = state.theta[run, i], problem.step, problem.features, problem.fleet[i]
+    held_state, a = row(problem, state, run, i), int(state.actions[run, i])
+    ahead = held_state.copy()
+    index, value = features.active(held_state, a)
+    total, weight, later, none = 0.0, 1.0, [], np.empty(world.actions)
+    for k in range(step.ahead):
+        next_state, next_action = uniforms(problem, run, i, t + k)
+        pi = problem.policy.probabilities(none, int(ahead[0]))
+        acted_by = acting_in(problem, i, int(ahead[0]), pi)
+        if step.ratios:
+            weight *= pi[a] / acted_by[a]
+        here = summed(theta, *features.active(ahead, a))
+        reward, _ = world.move(ahead, a, next_state)
+        pi = problem.policy.probabilities(none, int(ahead[0]))
+        a = draw(problem, acting_in(problem, i, int(ahead[0]), pi), next_action)
+        total += weight * (reward + problem.fleet.discount * summed(theta, *features.active(ahead, a)) - here)
+        weight *= problem.fleet.discount
+        later.append((int(ahead[0]), a))
+    theta[index] += step_size * total * value
+    held_state[0], state.actions[run, i] = later[0]
+
+
+def step_of_all_pairs(problem: Problem, state: State, run: int, i: int, t: int, step_size: float) -> None:
+    """One step of synchronous Q-learning: all pairs, at the parameter before the step."""
+    theta, features, world = state.theta[run, i], problem.features, problem.fleet[i]
+    before, pair = theta.copy(), np.empty(1, np.uint32)
+    for s in range(world.states):
+        for a in range(world.actions):
+            counter = (t * world.states + s) * world.actions + a
+            pair[0] = s
+            (index,), _ = features.active(pair, a)
+            reward, _ = world.move(pair, a, uniforms(problem, run, i, counter)[0])
+            ahead = features.values_at(before, pair).max()
+            theta[index] += step_size * (reward + problem.fleet.discount * ahead - before[index])
 
 
 # ---- the world ----
@@ -223,10 +277,15 @@ def look(problem: Problem, state: State, run: int, i: int, numbers: Floats) -> t
 
 def acting(problem: Problem, state: State, run: int, i: int, probabilities: Floats) -> Floats:
     """The probabilities by which agent i acts: the policy's, or those of a behaviour policy of its own."""
+    return acting_in(problem, i, numbered(problem, state, run, i), probabilities)
+
+
+def acting_in(problem: Problem, i: int, s: int | slice, probabilities: Floats) -> Floats:
+    """As `acting`, in state ``s``."""
     behaviour = problem.step.behaviour
     if not behaviour:
         return probabilities
-    return behaviour[i % len(behaviour)].probabilities(probabilities, numbered(problem, state, run, i))
+    return behaviour[i % len(behaviour)].probabilities(probabilities, s)
 
 
 def numbered(problem: Problem, state: State, run: int, i: int) -> int | slice:
@@ -261,6 +320,10 @@ def held(state: State, run: int, i: int) -> tuple[int, float]:
 
 
 def uniforms(problem: Problem, run: int, i: int, counter: int) -> tuple[float, float]:
-    """Two uniform numbers in [0, 1): a function of (seed, run, agent, counter)."""
-    one, two = random.plain_words(problem.seed, run, i, counter)
+    """Two uniform numbers in [0, 1): a function of (seed, run, agent, counter).
+
+    Agents that watch one chain share the numbers of agent 0.
+    """
+    stream = 0 if problem.step.sampling == SHARED_CHAIN else i
+    one, two = random.plain_words(problem.seed, run, stream, counter)
     return random.plain_uniform(one), random.plain_uniform(two)

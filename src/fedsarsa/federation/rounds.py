@@ -71,6 +71,7 @@ def end_round(
         return
     context = Context(
         t=begun,
+        steps=end - begun,
         step_sums=problem.step_sums(begun, end),
         left=left_behind(state)[runs],
         shift=shift_of(state)[runs],
@@ -94,6 +95,12 @@ def end_round(
         state.theta[runs] = start[:, None]
     moving = np.concatenate([state.theta, shift_of(state)], axis=2)
     fail(state, unsound(moving), end - 1)
+
+
+def open_round(problem: Problem, state: State, directions: Floats) -> None:
+    """Let the server rule make the shift of the round that begins, in place, of directions (R, N, d)."""
+    learning = state.failed_at == RUNNING
+    shift_of(state)[learning] = problem.server.opening(directions[learning])
 
 
 def unsound(parameters: Floats) -> NDArray[np.bool]:

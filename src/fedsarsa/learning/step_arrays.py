@@ -12,7 +12,7 @@ from fedsarsa.learning.choice import Choice, choice
 from fedsarsa.learning.continuous_features import BoxMap, Coefficients, Integers, coefficients
 from fedsarsa.learning.features import Aggregation, DenseTable, FeatureMap
 from fedsarsa.learning.policies import FixedPolicy, Policy
-from fedsarsa.learning.targets import LEAVES, REPLACING, TARGETS, Step
+from fedsarsa.learning.targets import LEAVES, REPLACING, SHARED_CHAIN, TARGETS, Step
 
 
 class Model(NamedTuple):
@@ -25,7 +25,7 @@ class Model(NamedTuple):
     columns[a], or where there is one, a column of ``dense`` (S, d, A). Actions stand in ``order``, and
     candidate c is action ``order[c]``.
     ``behaviour`` (P, S, A) are the masses by which agents act, agent i by the (i mod P)-th; empty: by the
-    policy. S is 1 where states have no number.
+    policy. S is 1 where states have no number. With ``shared``, all agents use the random numbers of agent 0.
     """
 
     kind: int
@@ -54,6 +54,7 @@ class Model(NamedTuple):
     target: int
     redraws: bool
     leaves: int
+    shared: bool
 
 
 class AgentState(NamedTuple):
@@ -161,6 +162,7 @@ def model(
         target=TARGETS.index(step.target),
         redraws=step.redraw_actions,
         leaves=LEAVES.index(step.leaves),
+        shared=step.sampling == SHARED_CHAIN,
     )
     return writeable(arrays)
 

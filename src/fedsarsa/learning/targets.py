@@ -1,7 +1,7 @@
 """What a local step aims at, and what it does besides: the options of the step beyond Algorithm ``alg``."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from fedsarsa import _checks
@@ -9,6 +9,7 @@ from fedsarsa.learning.policies import FixedPolicy
 
 SAMPLED, EXPECTED, MAX = TARGETS = ("sampled", "expected", "max")
 ACCUMULATING, REPLACING = TRACES = ("accumulating", "replacing")
+OWN_CHAIN, SHARED_CHAIN, ALL_PAIRS = SAMPLING = ("own-chain", "shared-chain", "all-pairs")
 NOTHING, DIRECTION, LOG_WEIGHTS = LEAVES = (None, "direction", "log-weights")
 
 
@@ -35,6 +36,15 @@ class Step:
         up their directions, and the parameter stays. ``log-weights``: -log(1 - alpha phi_j) of the pairs.
     mixes : bool
         Whether agents act by a mixture of their own parameter and one that the server gives them.
+    sampling : {"own-chain", "shared-chain", "all-pairs"}
+        What a step sees: the next transition of the agent's own chain; of one chain that all agents of a run
+        watch, by the same random numbers; or a transition of every pair of a finite world, in which case the
+        target is the largest value.
+    ahead : int
+        n, the transitions that a step looks ahead: the errors of all of them, at the present parameter and
+        discounted, are what it adds. Above 1 in finite worlds, with a fixed policy.
+    ratios : bool
+        Whether these errors are weighted by the products of pi / behaviour of the actions up to them.
     """
 
     target: str = SAMPLED
@@ -46,6 +56,9 @@ class Step:
     shifted: bool = False
     leaves: str | None = NOTHING
     mixes: bool = False
+    sampling: str = OWN_CHAIN
+    ahead: int = 1
+    ratios: bool = False
 
     def __post_init__(self) -> None:
         _checks.choice("target", self.target, TARGETS)
@@ -55,7 +68,9 @@ class Step:
         _checks.choice("traces", self.traces, TRACES)
         if self.leaves not in LEAVES:
             raise ValueError(f"leaves must be one of {LEAVES}, got {self.leaves!r}")
-        for name in ("redraw_actions", "step_per_feature", "shifted", "mixes"):
+        _checks.choice("sampling", self.sampling, SAMPLING)
+        _checks.integer("ahead", self.ahead, least=1)
+        for name in ("redraw_actions", "step_per_feature", "shifted", "mixes", "ratios"):
             if not isinstance(getattr(self, name), bool):
                 raise TypeError(f"{name} must be True or False, got {getattr(self, name)!r}")
 
@@ -65,8 +80,14 @@ class Step:
 
         Actions that are drawn anew are none of them: the mean path is the same.
         """
-        options = ("target", "behaviour", "trace_decay", "step_per_feature", "shifted", "leaves", "mixes")
-        return tuple(name for name in options if getattr(self, name) != getattr(Step, name))
+        same = {"traces", "redraw_actions"}
+        names = [option.name for option in fields(self) if option.name not in same]
+        return tuple(name for name in names if getattr(self, name) != getattr(Step, name))
+
+    @property
+    def windowed(self) -> bool:
+        """Whether steps look at more than the next transition, or weigh it."""
+        return self.ahead > 1 or self.ratios
 
     @property
     def plain(self) -> bool:

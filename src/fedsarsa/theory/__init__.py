@@ -1,9 +1,12 @@
 """What can be known before training: fixed points, constants, bounds, exact returns."""
 
+from fedsarsa.theory.common_policy import best_common_policy
 from fedsarsa.theory.decomposition import decompose
-from fedsarsa.theory.evaluation import evaluate
+from fedsarsa.theory.evaluation import evaluate, returns_of
 from fedsarsa.theory.fixed_points import federated_point, fixed_point
 from fedsarsa.theory.grouping import coalitions
+from fedsarsa.theory.mixed_worlds import mixture, visit_shares
+from fedsarsa.theory.optimal_values import optimal_values
 from fedsarsa.theory.paper_bounds import bounds
 from fedsarsa.theory.paper_constants import constants
 from fedsarsa.theory.personal_mixtures import personal_weights
@@ -14,6 +17,7 @@ from fedsarsa.theory.prediction import predict
 from fedsarsa.theory.round_limits import round_limit
 
 __all__ = [
+    "best_common_policy",
     "bounds",
     "coalitions",
     "constants",
@@ -22,9 +26,13 @@ __all__ = [
     "federated_point",
     "fixed_point",
     "improvement",
+    "mixture",
+    "optimal_values",
     "personal_plan",
     "personal_weights",
     "plan",
     "predict",
+    "returns_of",
     "round_limit",
+    "visit_shares",
 ]

@@ -1,4 +1,4 @@
-"""What a learned parameter is worth to each agent, exactly."""
+"""What a policy, or a learned parameter, is worth to each agent, exactly."""
 
 from collections.abc import Sequence
 
@@ -11,12 +11,10 @@ from fedsarsa._blas import single_threaded
 from fedsarsa._checks import Floats
 from fedsarsa.algorithm import FedSARSA, checked
 from fedsarsa.learning.policies import improvement
+from fedsarsa.theory.optimal_values import optimal_values, state_values
 from fedsarsa.theory.stationary import long_run_distribution
 from fedsarsa.worlds.finite import FiniteMDP
 from fedsarsa.worlds.fleet import Fleet, as_fleet
-
-# Policy iteration ends when no action is better than the current one by more than this share of values.
-IMPROVEMENT = 1e-12
 
 
 @single_threaded
@@ -61,21 +59,71 @@ def evaluate(fleet: Fleet | Sequence[FiniteMDP], algo: FedSARSA, theta: ArrayLik
             f"theta must have shape ({features.dim},) or ({len(fleet)}, {features.dim}), "
             f"got {parameters.shape}"
         )
+    each = [improvement(algo.policy, features, own) for own in np.atleast_2d(parameters)]
+    return returns_of(fleet, each[0] if parameters.ndim == 1 else np.array(each))
+
+
+@single_threaded
+def returns_of(fleet: Fleet | Sequence[FiniteMDP], policies: ArrayLike) -> xr.Dataset:
+    """Every agent's exact return under given policies, beside its own optimum.
+
+    Parameters
+    ----------
+    fleet : Fleet
+        The agents' worlds.
+    policies : (S, A), (N, S, A), (R, 1, S, A) or (R, N, S, A)
+        Probabilities of actions: one policy for all agents, or one per agent; of one run, or of R.
+
+    Returns
+    -------
+    xarray.Dataset over ``agent``, or ``run`` and ``agent``
+        ``discounted_return``: E[sum_t discount^t r_t] from the initial distribution;
+        ``average_reward``: long-run mean reward per step;
+        ``optimal_return``, over ``agent``: the largest discounted return of any policy in that agent's world;
+        ``gap``: optimal_return - discounted_return, not negative but for rounding.
+
+    Raises
+    ------
+    ValueError
+        ``policies`` do not fit the worlds and the agents, or do not sum to one.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fedsarsa as fs
+    >>> fleet = fs.paper.fleet(2, 0.5, 0.5, states=10, actions=10)
+    >>> fs.theory.returns_of(fleet, np.full((10, 10), 0.1)).gap.values.round(2)
+    array([0.62, 0.79])
+    """
+    fleet, tables = as_fleet(fleet), _checks.distribution("policies", policies)
+    agents, pairs = len(fleet), (fleet.states, fleet.actions)
+    leading = tables.shape[:-2]
+    if tables.shape[-2:] != pairs or leading[-1:] not in {(), (1,), (agents,)} or len(leading) > 2:
+        s, a = pairs
+        raise ValueError(
+            f"policies must have shape ({s}, {a}), ({agents}, {s}, {a}), (R, 1, {s}, {a}) or "
+            f"(R, {agents}, {s}, {a}), got {tables.shape}"
+        )
+    runs = leading[:-1]
+    # An agent's policy counts in its own world, a common one once in every distinct world.
+    rows = tables.reshape(-1, leading[-1] if leading else 1, *pairs)
+    each = np.empty((len(rows), agents, 2))
+    for run, own in enumerate(rows):
+        if len(own) == 1:
+            each[run] = np.array([returns(world, own[0]) for world in fleet.worlds])[fleet.world_of]
+        else:
+            each[run] = [returns(*pair) for pair in zip(fleet, own, strict=True)]
+    each = each.reshape(*runs, agents, 2)
     optimal = np.array([optimal_return(world) for world in fleet.worlds])[fleet.world_of]
-    if parameters.ndim == 1:
-        policy = improvement(algo.policy, features, parameters)
-        each = np.array([returns(world, policy) for world in fleet.worlds])[fleet.world_of]
-    else:
-        policies = (improvement(algo.policy, features, own) for own in parameters)
-        each = np.array([returns(*pair) for pair in zip(fleet, policies, strict=True)])
+    dims = ("run", "agent")[-each.ndim + 1 :]
     return xr.Dataset(
         {
-            "discounted_return": ("agent", each[:, 0]),
-            "average_reward": ("agent", each[:, 1]),
+            "discounted_return": (dims, each[..., 0]),
+            "average_reward": (dims, each[..., 1]),
             "optimal_return": ("agent", optimal),
-            "gap": ("agent", optimal - each[:, 0]),
+            "gap": (dims, optimal - each[..., 0]),
         },
-        coords={"agent": np.arange(len(fleet))},
+        coords={"agent": np.arange(agents)} | ({"run": np.arange(len(rows))} if runs else {}),
     )
 
 
@@ -83,26 +131,10 @@ def returns(world: FiniteMDP, policy: Floats) -> tuple[float, float]:
     """Discounted return and long-run average reward of a policy (S, A)."""
     chain = world.kernel.under(policy)
     reward = (policy * world.expected_reward).sum(axis=1)
-    discounted = world.initial @ _values(chain, reward, world.discount)
+    discounted = world.initial @ state_values(chain, reward, world.discount)
     return float(discounted), float(long_run_distribution(chain, world.initial) @ reward)
 
 
 def optimal_return(world: FiniteMDP) -> float:
-    """The largest discounted return from the initial distribution, by policy iteration."""
-    states = np.arange(world.states)
-    best = np.argmax(world.expected_reward, axis=1)
-    while True:
-        policy = np.eye(world.actions)[best]
-        reward = world.expected_reward[states, best]
-        values = _values(world.kernel.under(policy), reward, world.discount)
-        ahead = world.expected_reward + world.discount * world.kernel.expect(values)
-        better = np.argmax(ahead, axis=1)
-        gain = ahead[states, better] - ahead[states, best]
-        if gain.max() <= IMPROVEMENT * np.abs(ahead).max():
-            return float(world.initial @ values)
-        best = np.where(gain > 0, better, best)
-
-
-def _values(chain: Floats, reward: Floats, discount: float) -> Floats:
-    """Discounted value of every state, (S,)."""
-    return np.asarray(np.linalg.solve(np.eye(len(chain)) - discount * chain, reward))
+    """The largest discounted return from the initial distribution."""
+    return float(world.initial @ optimal_values(world).max(axis=1))

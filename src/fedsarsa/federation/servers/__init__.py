@@ -9,21 +9,46 @@ A rule is a frozen dataclass derived from `Server`. There are three kinds, each 
 
 In its class a rule may set ``personal``, to give every agent a start of its own; ``leaves``, to get what
 steps leave in ``context.left``; and ``shifts``, to write ``context.shift``, which is added to every direction
-of the next round. All of this is in checkpoints.
+of the next round; and ``opens``, to see every agent's first direction before a round (``opening``). All of
+this is in checkpoints.
 
 `federation.rounds.end_round` calls the rule, for every engine. The mean is compiled into the round instead.
 """
 
 from typing import Any
 
+from fedsarsa.federation.servers.consensus import Consensus
+from fedsarsa.federation.servers.control_variates import ControlVariates
+from fedsarsa.federation.servers.first_directions import FirstDirections
+from fedsarsa.federation.servers.importance_mean import ImportanceMean
 from fedsarsa.federation.servers.krum import Krum
 from fedsarsa.federation.servers.mean import Mean
+from fedsarsa.federation.servers.mean_direction import MeanDirection
 from fedsarsa.federation.servers.median import Median
 from fedsarsa.federation.servers.personal import Personal
 from fedsarsa.federation.servers.rule import Context, Server
+from fedsarsa.federation.servers.server_step import ServerStep
+from fedsarsa.federation.servers.shared_directions import SharedDirections
 from fedsarsa.federation.servers.trimmed_mean import TrimmedMean
 
-__all__ = ["RULES", "Context", "Krum", "Mean", "Median", "Personal", "Server", "TrimmedMean", "check"]
+__all__ = [
+    "RULES",
+    "Consensus",
+    "Context",
+    "ControlVariates",
+    "FirstDirections",
+    "ImportanceMean",
+    "Krum",
+    "Mean",
+    "MeanDirection",
+    "Median",
+    "Personal",
+    "Server",
+    "ServerStep",
+    "SharedDirections",
+    "TrimmedMean",
+    "check",
+]
 
 # By their names in configurations.
 RULES: dict[str, type[Server]] = {
@@ -32,6 +57,13 @@ RULES: dict[str, type[Server]] = {
     "trimmed-mean": TrimmedMean,
     "krum": Krum,
     "personal": Personal,
+    "server-step": ServerStep,
+    "control-variates": ControlVariates,
+    "first-directions": FirstDirections,
+    "mean-direction": MeanDirection,
+    "shared-directions": SharedDirections,
+    "importance-mean": ImportanceMean,
+    "consensus": Consensus,
 }
 
 

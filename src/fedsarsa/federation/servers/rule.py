@@ -20,6 +20,8 @@ class Context:
     ----------
     t : int
         Steps taken before the round.
+    steps : int
+        K, the steps of the round.
     step_sums : (N,)
         The sum of each agent's step sizes in the round.
     left : (R, N, d)
@@ -32,6 +34,7 @@ class Context:
     """
 
     t: int
+    steps: int
     step_sums: Floats
     left: Floats
     shift: Floats
@@ -55,11 +58,15 @@ class Server:
         What steps leave for the rule in ``context.left`` (see `Step`).
     shifts : bool
         Whether the rule writes ``context.shift``, which is added to every direction of the next round.
+    opens : bool
+        Whether the rule sees every agent's first direction before a round, and makes the round's shift of
+        them in ``opening``.
     """
 
     personal: ClassVar[bool] = False
     leaves: ClassVar[str | None] = None
     shifts: ClassVar[bool] = False
+    opens: ClassVar[bool] = False
 
     radius: float | None = None
 
@@ -99,6 +106,10 @@ class Server:
     def personal_records(self, starts: Floats, memory: Memory) -> dict[str, Floats]:  # noqa: ARG002
         """What histories record of a personal rule: ``personal`` (R, N, d), and any ``weights`` (R, N, N)."""
         return {"personal": starts}
+
+    def opening(self, directions: Floats) -> Floats:
+        """What is added to every direction of a round, (R, N, d), from the agents' first ones (R, N, d)."""
+        raise NotImplementedError(f"{type(self).__name__} must define opening, as it opens rounds")
 
     def estimate(self, theta: Floats) -> Floats:
         """One parameter (..., d) of those of n agents, (..., n, d)."""

@@ -1,0 +1,78 @@
+"""Rounds that begin with an exchange of directions, on any engine that can take the same step twice.
+
+A step is a function of the state and of (seed, run, agent, t). So one step of a copy of the state gives the
+first direction of a round: it leaves its direction and moves no parameter. Then the round is taken.
+"""
+
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+
+from fedsarsa._checks import Floats
+from fedsarsa.federation.engine import Engine
+from fedsarsa.federation.problem import Problem
+from fedsarsa.federation.rounds import open_round
+from fedsarsa.federation.servers import Mean
+from fedsarsa.federation.state import State, Synchronisations
+from fedsarsa.learning.targets import DIRECTION
+
+
+class OpeningEngine(Engine):
+    """Trains by ``inner``, round by round; before each, ``probe`` takes one step of a copy of the state."""
+
+    def __init__(self, inner: Engine, probe: Engine) -> None:
+        super().__init__(inner.problem, inner.threads, inner.first_agent)
+        self.inner, self.probe = inner, probe
+        self.name = inner.name  # type: ignore[misc]
+
+    def start(self, state: State) -> None:
+        """Draw the first state of every agent, and its first action."""
+        self.inner.start(state)
+
+    def advance(self, state: State, steps: int) -> Synchronisations:
+        """Train every run for ``steps`` more steps, in place."""
+        every, end = self.problem.sync_every or self.problem.steps, state.t + steps
+        seen = []
+        while state.t < end:
+            if state.t % every == 0:
+                open_round(self.problem, state, self.first_directions(state))
+            seen.append(self.inner.advance(state, min(every - state.t % every, end - state.t)))
+        return Synchronisations(
+            np.concatenate([one.central for one in seen], axis=1),
+            np.concatenate([one.drift for one in seen], axis=1),
+        )
+
+    def first_directions(self, state: State) -> Floats:
+        """The direction (R, N, d) of every agent's next step, which is not taken."""
+        assert state.episodes is not None
+        held = _copies(state.episodes, leave_out=("left", "shift"))
+        copy = replace(
+            state,
+            **_copies(state, leave_out=("t", "episodes", "memory", "reports", "starts", "progress")),
+            starts=state.starts[:, :0],
+            progress=state.progress[:, :, :0],
+            memory={},
+            episodes=replace(
+                state.episodes, **held, left=np.zeros_like(state.theta), shift=state.theta[:, :, :0]
+            ),
+        )
+        self.probe.advance(copy, 1)
+        assert copy.episodes is not None
+        return copy.episodes.left
+
+    def close(self) -> None:
+        """Give back what both engines hold."""
+        self.inner.close()
+        self.probe.close()
+
+
+def probing(problem: Problem) -> Problem:
+    """The problem in which steps leave their directions, and agents never meet."""
+    step = replace(problem.step, leaves=DIRECTION, shifted=False, mixes=False)
+    return replace(problem, step=step, server=Mean(), sync_every=None, average_offset=None)
+
+
+def _copies(held: Any, leave_out: tuple[str, ...]) -> dict[str, Any]:
+    """Copies of the arrays of a dataclass, by their names."""
+    return {one.name: getattr(held, one.name).copy() for one in fields(held) if one.name not in leave_out}

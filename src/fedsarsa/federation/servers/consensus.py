@@ -1,0 +1,119 @@
+"""Consensus on a graph: every agent mixes the parameters of its neighbours, and there is no server."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse.csgraph import connected_components
+
+from fedsarsa import _checks
+from fedsarsa._checks import Floats
+from fedsarsa.federation.servers.projection import project
+from fedsarsa.federation.servers.rule import Context, Server
+
+COMPLETE, RING, STAR = GRAPHS = ("complete", "ring", "star")
+
+
+@dataclass(frozen=True, eq=False)
+class Consensus(Server):
+    """Every agent keeps a parameter: the mixture of its neighbours' last ones, and its own change.
+
+    theta_i = sum_j W_ij before_j + (after_i - before_i), where the change was made at the agent's own last
+    parameter and not at the mixture.
+
+    Parameters
+    ----------
+    graph : {"complete", "ring", "star"} or (N, N) array
+        The weights W: all 1/N; 1/3 for an agent and each of its two neighbours; Metropolis weights of a star
+        around agent 0; or any doubly stochastic matrix of a connected graph with a positive diagonal.
+    radius : float, optional
+        Of the ball on which every agent's parameter is projected; no projection unless given.
+
+    Examples
+    --------
+    >>> import fedsarsa as fs
+    >>> fs.servers.Consensus("ring").matrix(4).round(2)
+    array([[0.33, 0.33, 0.  , 0.33],
+           [0.33, 0.33, 0.33, 0.  ],
+           [0.  , 0.33, 0.33, 0.33],
+           [0.33, 0.  , 0.33, 0.33]])
+    """
+
+    graph: ArrayLike | str = RING
+    radius: float | None = None
+
+    personal: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if isinstance(self.graph, str):
+            _checks.choice("graph", self.graph, GRAPHS)
+        else:
+            object.__setattr__(self, "graph", checked_graph(self.graph))
+
+    def matrix(self, agents: int) -> Floats:
+        """The weights W, (N, N)."""
+        if not isinstance(self.graph, str):
+            return np.asarray(self.graph)
+        if self.graph == COMPLETE:
+            return np.full((agents, agents), 1 / agents)
+        own = np.eye(agents)
+        if self.graph == RING:
+            return (own + np.roll(own, 1, axis=1) + np.roll(own, -1, axis=1)) / 3
+        weights = np.zeros((agents, agents))
+        weights[0, 1:] = weights[1:, 0] = 1 / agents
+        return weights + np.diag(1 - weights.sum(axis=1))
+
+    def shares(self, agents: int) -> Floats:
+        """1/N each; also rejects a graph of another number of agents."""
+        if not isinstance(self.graph, str) and np.shape(self.graph) != (agents, agents):
+            raise ValueError(f"graph must have shape ({agents}, {agents}), got {np.shape(self.graph)}")
+        return super().shares(agents)
+
+    def combine(
+        self,
+        before: Floats,
+        after: Floats,
+        present: NDArray[np.bool] | None = None,
+        context: Context | None = None,  # noqa: ARG002
+    ) -> Floats:
+        """The agents' next parameters (R, N, d).
+
+        Agents that are missing keep theirs, and edges to them lead back to where they came from.
+        """
+        weights, change = self.matrix(after.shape[1]), after - before
+        if present is not None:
+            both = present[:, :, None] & present[:, None, :]
+            kept = np.where(both, weights, 0.0)
+            weights = kept + np.eye(after.shape[1]) * (1 - kept.sum(axis=2))[:, :, None]
+            change = np.where(present[..., None], change, 0.0)
+        return project(weights @ before + change, self.radius)
+
+
+def checked_graph(graph: ArrayLike) -> Floats:
+    """``graph`` if it is the doubly stochastic matrix of a connected graph that agents are themselves in."""
+    array = _checks.real_array("graph", graph)
+    instead = "FedTD averages with a server and needs no graph"
+    if array.ndim != 2 or array.shape[0] != array.shape[1]:
+        raise ValueError(f"graph must have shape (N, N), got {array.shape}")
+    sums = np.concatenate([array.sum(axis=0), array.sum(axis=1)])
+    if array.min() < 0 or not np.allclose(sums, 1.0, rtol=0, atol=1e-9):
+        worst = array.min() if array.min() < 0 else sums[np.abs(sums - 1).argmax()]
+        raise ValueError(
+            "graph must be doubly stochastic, so that no agent counts more than others: entries of at least "
+            f"0, rows and columns that sum to one; got {worst:.6g}; {instead}"
+        )
+    if np.diag(array).min() <= 0:
+        raise ValueError(
+            f"graph must give every agent a weight of its own, got 0 for agent {np.diag(array).argmin()}; "
+            f"{instead}"
+        )
+    parts, part = connected_components(array > 0, directed=True, connection="strong")
+    if parts > 1:
+        apart = int(np.flatnonzero(part != part[0])[0])
+        raise ValueError(
+            f"graph must be connected, or agents cannot agree: got no way between agents 0 and {apart}; "
+            f"{instead}"
+        )
+    return array

@@ -1,0 +1,51 @@
+"""Control variates: local steps corrected by what the server saw of the agents before (SCAFFOLD)."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedsarsa._checks import Floats
+from fedsarsa.federation.servers.mean import among, average
+from fedsarsa.federation.servers.projection import project
+from fedsarsa.federation.servers.rule import Context, Server
+
+
+@dataclass(frozen=True, eq=False)
+class ControlVariates(Server):
+    """The mean, and for every agent a correction xi_i of its directions that removes client drift.
+
+    xi_i begins at 0, is added to every direction of a round, and grows after it by
+    (mean - theta_i) / (sum of the round's step sizes). Without noise, what rounds rest at is the root of the
+    agents' mean direction, whatever K and the step size are.
+
+    Parameters
+    ----------
+    radius : float, optional
+        Of the ball on which the mean is projected; no projection unless given.
+
+    Examples
+    --------
+    >>> import fedsarsa as fs
+    >>> algo = fs.FedSARSA(server=fs.servers.ControlVariates(), sync_every=100)
+    """
+
+    radius: float | None = None
+
+    shifts: ClassVar[bool] = True
+
+    def combine(
+        self,
+        before: Floats,
+        after: Floats,
+        present: NDArray[np.bool] | None = None,
+        context: Context | None = None,
+    ) -> Floats:
+        """The mean (R, d) of the agents' parameters (R, N, d); writes their corrections."""
+        assert context is not None
+        weights = among(self.shares(after.shape[1]), present)
+        mean = np.where(weights.any(axis=-1, keepdims=True), average(weights, after), before)
+        grown = (mean[:, None] - after) / context.step_sums[:, None]
+        context.shift += grown if present is None else np.where(present[..., None], grown, 0.0)
+        return project(mean, self.radius)

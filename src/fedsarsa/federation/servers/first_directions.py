@@ -1,0 +1,52 @@
+"""Local steps corrected by the agents' first directions of the round, which all of them exchange."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedsarsa._checks import Floats
+from fedsarsa.federation.servers.mean import among, average
+from fedsarsa.federation.servers.projection import project
+from fedsarsa.federation.servers.rule import Context, Server
+
+
+@dataclass(frozen=True, eq=False)
+class FirstDirections(Server):
+    """The mean, and in every round directions corrected by (mean first direction) - (own first direction).
+
+    The first sample of a round is seen twice: for the direction that agents exchange, and in their first
+    step. Environments of Gymnasium cannot be asked twice, and engine ``ray`` does not do it.
+
+    Parameters
+    ----------
+    radius : float, optional
+        Of the ball on which the mean is projected; no projection unless given.
+
+    Examples
+    --------
+    >>> import fedsarsa as fs
+    >>> algo = fs.FedSARSA(server=fs.servers.FirstDirections(), sync_every=100)
+    """
+
+    radius: float | None = None
+
+    shifts: ClassVar[bool] = True
+    opens: ClassVar[bool] = True
+
+    def opening(self, directions: Floats) -> Floats:
+        """What is added to every direction of the round, from the agents' first ones: both (R, N, d)."""
+        return average(self.shares(directions.shape[1]), directions)[:, None] - directions
+
+    def combine(
+        self,
+        before: Floats,
+        after: Floats,
+        present: NDArray[np.bool] | None = None,
+        context: Context | None = None,  # noqa: ARG002
+    ) -> Floats:
+        """The mean (R, d) of the agents' parameters (R, N, d)."""
+        weights = among(self.shares(after.shape[1]), present)
+        mean = average(weights, after)
+        return project(np.where(weights.any(axis=-1, keepdims=True), mean, before), self.radius)

@@ -1,0 +1,53 @@
+"""The mean weighted entry by entry: by how much every agent has learned about it in the round."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedsarsa._checks import Floats
+from fedsarsa.federation.servers.projection import project
+from fedsarsa.federation.servers.rule import Context, Server
+
+
+@dataclass(frozen=True, eq=False)
+class ImportanceMean(Server):
+    """The mean with a weight per agent and parameter: the product of 1 / (1 - alpha) over its updates.
+
+    With a constant step size and n visits of the round it is (1 - alpha)^-n. Features must have one active
+    parameter per pair, and step sizes be below 1. A parameter that nobody updated keeps its value.
+
+    Parameters
+    ----------
+    radius : float, optional
+        Of the ball on which the mean is projected; no projection unless given.
+
+    Examples
+    --------
+    >>> import fedsarsa as fs
+    >>> algo = fs.FedSARSA(fs.OneHot(), server=fs.servers.ImportanceMean(), step_size=0.1)
+    """
+
+    radius: float | None = None
+
+    leaves: ClassVar[str | None] = "log-weights"
+
+    def combine(
+        self,
+        before: Floats,
+        after: Floats,
+        present: NDArray[np.bool] | None = None,
+        context: Context | None = None,
+    ) -> Floats:
+        """The weighted mean (R, d) of the agents' parameters (R, N, d)."""
+        assert context is not None
+        left = context.left
+        if present is not None:
+            left = np.where(present[..., None], left, -np.inf)
+        most = left.max(axis=1, keepdims=True)
+        # Weights overflow, their logarithms do not: those of the agent that knows most are 1.
+        weights = np.exp(left - np.where(np.isfinite(most), most, 0.0))
+        total = weights.sum(axis=1)
+        mean = np.divide((weights * after).sum(axis=1), total, out=before.copy(), where=total > 0)
+        return project(np.where(most[:, 0] == 0, before, mean), self.radius)

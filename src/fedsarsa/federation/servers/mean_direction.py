@@ -1,0 +1,48 @@
+"""One step per round, along the mean of all directions that the agents saw at its start."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedsarsa._checks import Floats
+from fedsarsa.federation.servers.mean import among, average
+from fedsarsa.federation.servers.projection import project
+from fedsarsa.federation.servers.rule import Context, Server
+
+
+@dataclass(frozen=True, eq=False)
+class MeanDirection(Server):
+    """One step per round along the mean of K directions of every agent, all at the round's start.
+
+    Agents keep the parameter, and the policy, of the round's start: there is no client drift.
+
+    Parameters
+    ----------
+    radius : float, optional
+        Of the ball on which the result is projected; no projection unless given.
+
+    Examples
+    --------
+    >>> import fedsarsa as fs
+    >>> algo = fs.FedSARSA(server=fs.servers.MeanDirection(), step_size=0.1, sync_every=10)
+    """
+
+    radius: float | None = None
+
+    leaves: ClassVar[str | None] = "direction"
+
+    def combine(
+        self,
+        before: Floats,
+        after: Floats,
+        present: NDArray[np.bool] | None = None,
+        context: Context | None = None,
+    ) -> Floats:
+        """The next start (R, d): the last one, and the mean step size times the mean direction."""
+        assert context is not None
+        weights = among(self.shares(after.shape[1]), present)
+        # The sums of K step sizes and of K directions, each divided by K.
+        step = (context.step_sums / context.steps**2)[:, None] * context.left
+        return project(before + average(weights, step), self.radius)

@@ -1,0 +1,50 @@
+"""A step of the server along the agents' mean change: federated averaging with a step size of its own."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedsarsa import _checks
+from fedsarsa._checks import Floats
+from fedsarsa.federation.servers.mean import among, average
+from fedsarsa.federation.servers.projection import project
+from fedsarsa.federation.servers.rule import Context, Server
+
+
+@dataclass(frozen=True, eq=False)
+class ServerStep(Server):
+    """The start of the last round, moved by ``size`` times the mean change of the agents.
+
+    Size 1 is the mean; larger ones extrapolate, and may diverge where the mean does not.
+
+    Parameters
+    ----------
+    size : float
+        Positive.
+    radius : float, optional
+        Of the ball on which the result is projected; no projection unless given.
+
+    Examples
+    --------
+    >>> import fedsarsa as fs
+    >>> algo = fs.FedSARSA(server=fs.servers.ServerStep(0.5))
+    """
+
+    size: float = 1.0
+    radius: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _checks.positive("size", self.size)
+
+    def combine(
+        self,
+        before: Floats,
+        after: Floats,
+        present: NDArray[np.bool] | None = None,
+        context: Context | None = None,  # noqa: ARG002
+    ) -> Floats:
+        """The next start (R, d) from the last one (R, d) and the agents' parameters (R, N, d)."""
+        weights = among(self.shares(after.shape[1]), present)
+        return project(before + self.size * average(weights, after - before[:, None]), self.radius)

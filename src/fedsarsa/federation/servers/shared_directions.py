@@ -1,0 +1,57 @@
+"""A parameter for every agent, moved by its own direction and by the mean of all."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedsarsa import _checks
+from fedsarsa._checks import Floats
+from fedsarsa.federation.servers.mean import among, average
+from fedsarsa.federation.servers.projection import project
+from fedsarsa.federation.servers.rule import Context, Server
+
+
+@dataclass(frozen=True, eq=False)
+class SharedDirections(Server):
+    """Every agent moves by ``own`` times its own change of the round, and (1 - own) times the mean change.
+
+    Parameters
+    ----------
+    own : float, optional
+        In (0, 1]; 1/N unless given. With 1 agents learn alone.
+    radius : float, optional
+        Of the ball on which every agent's parameter is projected; no projection unless given.
+
+    Examples
+    --------
+    >>> import fedsarsa as fs
+    >>> algo = fs.FedSARSA(server=fs.servers.SharedDirections(own=0.2), sync_every=1)
+    """
+
+    own: float | None = None
+    radius: float | None = None
+
+    personal: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.own is not None and not 0 < _checks.number("own", self.own) <= 1:
+            raise ValueError(f"own must be in (0, 1], got {self.own!r}; FedTD shares all of every change")
+
+    def combine(
+        self,
+        before: Floats,
+        after: Floats,
+        present: NDArray[np.bool] | None = None,
+        context: Context | None = None,  # noqa: ARG002
+    ) -> Floats:
+        """The agents' next parameters (R, N, d)."""
+        agents = after.shape[1]
+        own = 1 / agents if self.own is None else self.own
+        change = after - before
+        if present is not None:
+            change = np.where(present[..., None], change, 0.0)
+        mean = average(among(self.shares(agents), present), change)[:, None]
+        return project(before + own * change + (1 - own) * mean, self.radius)

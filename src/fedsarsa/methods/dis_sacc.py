@@ -1,0 +1,43 @@
+"""DisSACC: one step per round along the mean of all directions."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from fedsarsa.federation.servers import MeanDirection, Server
+from fedsarsa.methods.prediction import PredictionInRounds
+
+
+@dataclass(frozen=True, eq=False)
+class DisSACC(PredictionInRounds):
+    """Zhu, Mitra and Heath 2025: DisSACC, one step per round along the mean of K directions of every agent.
+
+    All K samples of a round are seen at its start, so there is no client drift. The mean path rests at the
+    federated point for every K. A step counts once per round: step sizes may be K times those of FedTD.
+
+    Parameters
+    ----------
+    features : OneHot, ModuloFeatures or TabularFeatures
+        Features of pairs, or of states alone (``state_features``).
+    policy : FixedPolicy
+        Whose values are learned.
+    step_size : float, ConstantStep, LinearDecay, PiecewiseDecay, or a list with one per agent
+        alpha_t of the local steps.
+    sync_every : int
+        K, local steps per round.
+    radius : float, optional
+        Of the ball on which the server projects; no projection unless given.
+
+    Examples
+    --------
+    >>> import fedsarsa as fs
+    >>> fleet = fs.paper.fleet(3, 0.5, 0.5, states=6, actions=4)
+    >>> method = fs.methods.DisSACC(fs.ModuloFeatures(6, 1), fs.FixedPolicy(0), 0.5, sync_every=50)
+    >>> method.train(fleet, steps=100, runs=2)
+    History(2 runs, 3 agents, 100 steps, 3 records, d = 6)
+    """
+
+    name: ClassVar[str] = "DisSACC"
+
+    def server(self) -> Server:
+        """One step along the mean direction."""
+        return MeanDirection(self.radius)

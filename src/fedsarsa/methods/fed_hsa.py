@@ -1,0 +1,49 @@
+"""FedHSA: federated evaluation without the bias of local steps, by an exchange of first directions."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from fedsarsa.federation.servers import FirstDirections, Server
+from fedsarsa.methods.method import Communication
+from fedsarsa.methods.prediction import PredictionInRounds
+
+
+@dataclass(frozen=True, eq=False)
+class FedHSA(PredictionInRounds):
+    """Zhu, Mitra and Heath 2025: FedHSA, local steps corrected by the agents' first directions.
+
+    At the beginning of a round every agent sends the direction of its first sample, and gets the mean of
+    all. Its K steps, the first on that same sample, add the mean and subtract its own. The mean path rests at
+    the federated point for every K.
+
+    Parameters
+    ----------
+    features : OneHot, ModuloFeatures or TabularFeatures
+        Features of pairs, or of states alone (``state_features``).
+    policy : FixedPolicy
+        Whose values are learned.
+    step_size : float, ConstantStep, LinearDecay, PiecewiseDecay, or a list with one per agent
+        alpha_t of the local steps.
+    sync_every : int
+        K, local steps per round.
+    radius : float, optional
+        Of the ball on which the server projects; no projection unless given.
+
+    Examples
+    --------
+    >>> import fedsarsa as fs
+    >>> fleet = fs.paper.fleet(3, 0.5, 0.5, states=6, actions=4)
+    >>> method = fs.methods.FedHSA(fs.ModuloFeatures(6, 1), fs.FixedPolicy(0), 0.05, sync_every=50)
+    >>> method.communication(d=6, N=3)
+    Communication(up=12, down=12, per=50)
+    """
+
+    name: ClassVar[str] = "FedHSA"
+
+    def server(self) -> Server:
+        """The mean, with directions corrected by the first ones."""
+        return FirstDirections(self.radius)
+
+    def communication(self, d: int, N: int) -> Communication:  # noqa: ARG002
+        """Numbers that one of ``N`` agents sends and receives: directions, and then parameters."""
+        return Communication(2 * d, 2 * d, self.sync_every)

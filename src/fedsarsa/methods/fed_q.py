@@ -1,0 +1,116 @@
+"""Federated Q-learning with behaviour policies of the agents' own."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+
+from fedsarsa import _checks
+from fedsarsa._checks import Floats
+from fedsarsa.algorithm import FedSARSA
+from fedsarsa.federation.history import History
+from fedsarsa.federation.servers import ImportanceMean, Mean
+from fedsarsa.learning.features import Aggregation, FiniteFeatures, OneHot
+from fedsarsa.learning.policies import FixedPolicy, Greedy
+from fedsarsa.learning.step_sizes import StepSize, schedules, step_sizes_at
+from fedsarsa.learning.targets import MAX, behaviours
+from fedsarsa.methods.method import Communication, Task
+from fedsarsa.methods.setting import Setting, learned_policies
+from fedsarsa.theory.mixed_worlds import mixture, visit_shares
+from fedsarsa.theory.optimal_values import optimal_values
+from fedsarsa.worlds.fleet import Fleet, as_fleet
+
+EQUAL, IMPORTANCE = AVERAGING = ("equal", "importance")
+
+
+@dataclass(frozen=True, eq=False)
+class FedQ(Setting):
+    """Khodadadian et al. 2022 (equal), Woo, Joshi and Chi 2023 (importance): federated Q-learning.
+
+    Every agent acts by a fixed policy of its own, and learns Q(s, a) towards r + discount max Q(s', .). The
+    server averages every K steps: alike, or every entry by how often the agents have updated it.
+
+    Parameters
+    ----------
+    behaviour : FixedPolicy, or a list with one per agent
+        Who acts. Together agents must visit all pairs; with importance averaging each may cover a part.
+    step_size : float, ConstantStep, LinearDecay, PiecewiseDecay, or a list with one per agent
+        Below 1.
+    sync_every : int
+        K, local steps per round.
+    averaging : {"equal", "importance"}
+        The mean, or weights (1 - alpha)^-n for n updates of an entry in the round.
+    features : OneHot or ModuloFeatures
+        One active parameter per pair; OneHot is the papers' table.
+
+    Examples
+    --------
+    >>> import fedsarsa as fs
+    >>> fleet = fs.paper.fleet(2, 0.5, 0.5, states=6, actions=2)
+    >>> each = [fs.FixedPolicy([0.9, 0.1]), fs.FixedPolicy([0.1, 0.9])]
+    >>> method = fs.methods.FedQ(each, step_size=0.1, averaging="importance")
+    >>> method.policies(method.train(fleet, steps=100, runs=3)).shape
+    (3, 6, 2)
+    """
+
+    behaviour: FixedPolicy | Sequence[FixedPolicy] = field(default_factory=FixedPolicy)
+    step_size: StepSize = 0.1
+    sync_every: int = 10
+    averaging: str = EQUAL
+    features: FiniteFeatures = field(default_factory=OneHot)
+
+    name: ClassVar[str] = "FedQ"
+    task: ClassVar[Task] = "control"
+
+    def __post_init__(self) -> None:
+        if self.behaviour is None or not behaviours(self.behaviour):
+            raise TypeError(f"behaviour must be a FixedPolicy, or one per agent, got {self.behaviour!r}")
+        _checks.integer("sync_every", self.sync_every, least=1)
+        _checks.choice("averaging", self.averaging, AVERAGING)
+        first = step_sizes_at(schedules(self.step_size), np.zeros(1, np.int64)).max()
+        if first >= 1:
+            raise ValueError(
+                "step_size must be below 1, where a step forgets nothing but what it corrects and weights "
+                f"(1 - alpha)^-n are finite, got {first}; FedSARSA with target 'max' takes larger ones"
+            )
+        self.algorithm()
+
+    def algorithm(self) -> FedSARSA:
+        """FedSARSA with the largest value as target, and the agents' behaviour."""
+        server = ImportanceMean() if self.averaging == IMPORTANCE else Mean()
+        return FedSARSA(
+            self.features,
+            Greedy(),
+            self.step_size,
+            self.sync_every,
+            server=server,
+            target=MAX,
+            behaviour=self.behaviour,
+        )
+
+    def check(self, fleet: Fleet) -> None:
+        """Refuse features with which off-policy Q-learning may diverge."""
+        if not isinstance(self.algorithm().feature_map(fleet), Aggregation):
+            raise ValueError(
+                "features must have one active parameter per pair, as updates of an entry cannot be counted "
+                f"otherwise and Q-learning may diverge, got {self.features!r}; FedSARSA takes any"
+            )
+
+    def target(self, fleet: Fleet) -> Floats | None:
+        """The optimal Q of the worlds mixed pair by pair by visits, (S A,), as step sizes vanish.
+
+        None for features that are not one-hot.
+        """
+        if not isinstance(self.features, OneHot):
+            return None
+        fleet = as_fleet(fleet)
+        return optimal_values(mixture(fleet, visit_shares(fleet, self.behaviour))).ravel()
+
+    def policies(self, history: History) -> Floats:
+        """The greedy policies (R, S, A) of the last central parameters."""
+        return learned_policies(history, self.features, Greedy())
+
+    def communication(self, d: int, N: int) -> Communication:  # noqa: ARG002
+        """Numbers that one of ``N`` agents sends and receives: with importance, updates are counted too."""
+        return Communication(2 * d if self.averaging == IMPORTANCE else d, d, self.sync_every)

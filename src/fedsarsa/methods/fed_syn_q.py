@@ -1,0 +1,88 @@
+"""Synchronous federated Q-learning: agents that draw a transition of every pair at every step."""
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from fedsarsa import _checks
+from fedsarsa._checks import Floats
+from fedsarsa.algorithm import FedSARSA
+from fedsarsa.federation.history import History
+from fedsarsa.federation.problem import Problem
+from fedsarsa.learning.features import OneHot
+from fedsarsa.learning.policies import Greedy
+from fedsarsa.learning.random import PURPOSE_BITS
+from fedsarsa.learning.step_sizes import StepSize, schedules, step_sizes_at
+from fedsarsa.learning.targets import ALL_PAIRS, MAX, Step
+from fedsarsa.methods.method import Knowledge, Task
+from fedsarsa.methods.setting import Setting, learned_policies
+from fedsarsa.theory.optimal_values import optimal_values
+from fedsarsa.worlds.fleet import Fleet, as_fleet
+
+
+@dataclass(frozen=True, eq=False)
+class FedSynQ(Setting):
+    """Woo, Joshi and Chi 2023: FedSynQ, synchronous federated Q-learning with a simulator.
+
+    At every step every agent draws s' for all pairs (s, a), and moves all entries of its table at once
+    towards r + discount max Q(s', .). The server averages every K steps.
+
+    Parameters
+    ----------
+    step_size : float, ConstantStep, LinearDecay, PiecewiseDecay, or a list with one per agent
+        Below 1.
+    sync_every : int
+        K, local steps per round.
+
+    Examples
+    --------
+    >>> import fedsarsa as fs
+    >>> fleet = fs.paper.fleet(2, 0.5, 0.5, states=6, actions=2)
+    >>> method = fs.methods.FedSynQ(step_size=0.1)
+    >>> method.policies(method.train(fleet, steps=100, runs=3)).shape
+    (3, 6, 2)
+    """
+
+    step_size: StepSize = 0.1
+    sync_every: int = 10
+
+    name: ClassVar[str] = "FedSynQ"
+    task: ClassVar[Task] = "control"
+    knows: ClassVar[Knowledge] = "simulator"
+
+    def __post_init__(self) -> None:
+        _checks.integer("sync_every", self.sync_every, least=1)
+        first = step_sizes_at(schedules(self.step_size), np.zeros(1, np.int64)).max()
+        if first > 1:
+            raise ValueError(
+                f"step_size must be at most 1, beyond which values grow without bound, got {first}; "
+                "FedSARSA with target 'max' takes larger ones"
+            )
+        self.algorithm()
+
+    def algorithm(self) -> FedSARSA:
+        """FedSARSA with a table and the largest value as target."""
+        return FedSARSA(OneHot(), Greedy(), self.step_size, self.sync_every, target=MAX)
+
+    def step(self, step: Step) -> Step:
+        """A step of all pairs."""
+        return replace(step, sampling=ALL_PAIRS)
+
+    def problem(self, fleet: Fleet, steps: int, runs: int, seed: int) -> Problem:
+        """The training problem of this method on a fleet, checked."""
+        problem = super().problem(fleet, steps, runs, seed)
+        pairs = problem.fleet.states * len(problem.order)
+        if problem.steps * pairs >= 2**PURPOSE_BITS:
+            raise ValueError(
+                f"steps must be below {2**PURPOSE_BITS // pairs} with {pairs} pairs, got {problem.steps}"
+            )
+        return problem
+
+    def target(self, fleet: Fleet) -> Floats:
+        """The optimal Q of the mean world, (S A,), up to terms of the order of the step size."""
+        return optimal_values(as_fleet(fleet).central()).ravel()
+
+    def policies(self, history: History) -> Floats:
+        """The greedy policies (R, S, A) of the last central parameters."""
+        return learned_policies(history, OneHot(), Greedy())

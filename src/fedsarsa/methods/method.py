@@ -1,0 +1,81 @@
+"""What a method is: one of the systems that the papers compare, trained and measured like all others."""
+
+from pathlib import Path
+from typing import ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
+
+from numpy.typing import ArrayLike
+
+from fedsarsa._checks import Floats
+from fedsarsa.federation.history import History
+from fedsarsa.federation.progress import Progress
+from fedsarsa.worlds.fleet import Fleet
+
+Task = Literal["control", "prediction"]
+Knowledge = Literal["samples", "simulator", "worlds"]
+
+
+class Communication(NamedTuple):
+    """Numbers that one agent sends and receives.
+
+    Attributes
+    ----------
+    up, down : float
+        Numbers sent and received by an agent in one exchange; a mean over agents where they differ.
+    per : int or None
+        Steps from one exchange to the next; None: there is one exchange, after the last step.
+    """
+
+    up: float
+    down: float
+    per: int | None
+
+
+@runtime_checkable
+class Method(Protocol):
+    """One of the systems that the papers compare: a frozen dataclass of its settings.
+
+    Attributes
+    ----------
+    name : str
+        Its name in tables and configurations.
+    task : {"control", "prediction"}
+        Whether it learns how to act, or what a fixed policy is worth.
+    knows : {"samples", "simulator", "worlds"}
+        What it learns from: the steps of its agents, draws from every pair at will, or exact kernels.
+    """
+
+    name: ClassVar[str]
+    task: ClassVar[Task]
+    knows: ClassVar[Knowledge]
+
+    def train(
+        self,
+        fleet: Fleet,
+        steps: int = 20_000,
+        runs: int = 10,
+        seed: int = 0,
+        engine: str = "auto",
+        theta0: ArrayLike | None = None,
+        threads: int | None = None,
+        progress: Progress = False,
+        record_every: int = 1,
+        checkpoint: str | Path | None = None,
+    ) -> History:
+        """Train, with the arguments of ``FedSARSA.train`` and a history as it makes them."""
+
+    def target(self, fleet: Fleet) -> Floats | None:
+        """The exact point that training tends to, (d,), or (N, d) with a point per agent.
+
+        None where there is no such point, or none that is known.
+        """
+
+    def communication(self, d: int, N: int) -> Communication:
+        """Numbers that one of ``N`` agents sends and receives, with ``d`` parameters."""
+
+
+@runtime_checkable
+class ControlMethod(Method, Protocol):
+    """A method that learns how to act."""
+
+    def policies(self, history: History) -> Floats:
+        """The learned policies: (R, S, A), or (R, N, S, A) where every agent has one of its own."""

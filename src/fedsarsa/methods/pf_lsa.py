@@ -1,0 +1,54 @@
+"""PF-LSA: every agent's own values, learned with the help of the others' directions."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from fedsarsa._checks import Floats
+from fedsarsa.federation.servers import Server, SharedDirections
+from fedsarsa.methods.prediction import Prediction, each_operators
+from fedsarsa.worlds.fleet import Fleet
+
+
+@dataclass(frozen=True, eq=False)
+class PFLSA(Prediction):
+    """Labbi, Mangold and Moulines 2026: PF-LSA, personal parameters moved by own and mean directions.
+
+    At every step agents exchange their directions, and agent i moves by own g_i + (1 - own) mean_j g_j. The
+    mean path of every agent rests at its own fixed point.
+
+    Parameters
+    ----------
+    features : OneHot, ModuloFeatures or TabularFeatures
+        Features of pairs, or of states alone (``state_features``).
+    policy : FixedPolicy
+        Whose values are learned.
+    step_size : float, ConstantStep, LinearDecay, PiecewiseDecay, or a list with one per agent
+        alpha_t of the local steps.
+    own : float, optional
+        The weight of the agent's own direction, in (0, 1]; 1/N unless given, as the paper recommends.
+    radius : float, optional
+        Of the ball on which every agent's parameter is projected; no projection unless given.
+
+    Examples
+    --------
+    >>> import fedsarsa as fs
+    >>> fleet = fs.paper.fleet(3, 0.5, 0.5, states=6, actions=4)
+    >>> method = fs.methods.PFLSA(fs.ModuloFeatures(6, 1), fs.FixedPolicy(0), 0.05)
+    >>> method.train(fleet, steps=100, runs=2, record_every=50).personal_mse(method.target(fleet)).dims
+    ('run', 't', 'agent')
+    """
+
+    own: float | None = None
+    radius: float | None = None
+
+    name: ClassVar[str] = "PFLSA"
+
+    def server(self) -> Server:
+        """A parameter per agent, moved by own and mean directions."""
+        return SharedDirections(self.own, self.radius)
+
+    def target(self, fleet: Fleet) -> Floats:
+        """Every agent's own fixed point, (N, d)."""
+        return np.array([one.solve() for one in each_operators(self, fleet)])

@@ -1,0 +1,129 @@
+"""Worlds mixed pair by pair: where federated Q-learning rests."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fedsarsa import _checks
+from fedsarsa._blas import single_threaded
+from fedsarsa._checks import Floats
+from fedsarsa.learning.policies import FixedPolicy
+from fedsarsa.learning.targets import behaviours
+from fedsarsa.theory.stationary import stationary_distribution
+from fedsarsa.worlds.finite import FiniteMDP
+from fedsarsa.worlds.fleet import Fleet, as_fleet
+
+
+def mixture(fleet: Fleet | Sequence[FiniteMDP], weights: ArrayLike) -> FiniteMDP:
+    """The MDP whose pair (s, a) is agent i's with weight w_i(s, a).
+
+    P_w(. | s, a) = sum_i w_i(s, a) P_i(. | s, a) and r_w(s, a) = sum_i w_i(s, a) r_i(s, a). Weights 1/N
+    give `Fleet.central`. Agents that visit pairs mu_i(s, a) often and learn by Q-learning rest where
+    sum_i mu_i(s, a) (T_i Q - Q)(s, a) = 0: at the optimal Q of the mixture by `visit_shares`.
+
+    Parameters
+    ----------
+    fleet : Fleet
+        The agents' worlds.
+    weights : (N, S, A) array
+        Not negative, and one in sum over the agents of every pair.
+
+    Returns
+    -------
+    FiniteMDP
+        It starts as the agents do on average.
+
+    Raises
+    ------
+    ValueError
+        ``weights`` have another shape, are negative, or do not sum to one.
+
+    Examples
+    --------
+    Action 0 is agent 0's, action 1 agent 1's.
+
+    >>> import numpy as np
+    >>> import fedsarsa as fs
+    >>> fleet = fs.paper.fleet(2, 0.5, 0.5, states=4, actions=2)
+    >>> world = fs.theory.mixture(fleet, np.broadcast_to(np.eye(2)[:, None], (2, 4, 2)))
+    >>> bool((world.transition[1] == fleet[1].transition[1]).all())
+    True
+    """
+    fleet = as_fleet(fleet)
+    shape = (len(fleet), fleet.states, fleet.actions)
+    shares = _checks.real_array("weights", weights)
+    if shares.shape != shape:
+        raise ValueError(f"weights must have shape {shape}, got {shares.shape}")
+    shares = np.moveaxis(_checks.distribution("weights", np.moveaxis(shares, 0, -1)), -1, 0)
+    transition = np.zeros((fleet.actions, fleet.states, fleet.states))
+    reward, initial = np.zeros(shape[1:]), np.zeros(fleet.states)
+    for position, world in enumerate(fleet.worlds):
+        own = fleet.world_of == position
+        share = shares[own].sum(axis=0)
+        for action in range(fleet.actions):
+            transition[action] += share[:, action, None] * world.kernel.matrix(action)
+        reward += share * world.expected_reward
+        initial += own.mean() * world.initial
+    return FiniteMDP(transition, reward, fleet.discount, initial)
+
+
+@single_threaded
+def visit_shares(
+    fleet: Fleet | Sequence[FiniteMDP], behaviour: FixedPolicy | Sequence[FixedPolicy]
+) -> Floats:
+    """Whose visits a pair has, w_i(s, a) = mu_i(s, a) / sum_j mu_j(s, a), (N, S, A).
+
+    mu_i(s, a) = eta_i(s) pi_i(a | s) is how often agent i is at the pair in the long run.
+
+    Parameters
+    ----------
+    fleet : Fleet
+        The agents' worlds.
+    behaviour : FixedPolicy, or a list with one per agent
+        How agents act.
+
+    Returns
+    -------
+    (N, S, A) array
+        One in sum over the agents of every pair: the weights that `mixture` takes.
+
+    Raises
+    ------
+    ValueError
+        A chain has several recurrent classes, or there is a pair that no agent visits.
+
+    Examples
+    --------
+    >>> import fedsarsa as fs
+    >>> fleet = fs.paper.fleet(2, states=4, actions=2)
+    >>> fs.theory.visit_shares(fleet, fs.FixedPolicy()).sum(axis=0).round(9)[0]
+    array([1., 1.])
+    """
+    fleet = as_fleet(fleet)
+    visits = pair_visits(fleet, behaviour)
+    total = visits.sum(axis=0)
+    never = np.argwhere(total == 0)
+    if len(never):
+        raise ValueError(
+            "behaviour must let some agent visit every pair of state and action, got none at "
+            f"{_checks.index(never[0])}, where nothing is learned; FixedPolicy() tries every action"
+        )
+    shares: Floats = visits / total
+    return shares
+
+
+def pair_visits(fleet: Fleet, behaviour: FixedPolicy | Sequence[FixedPolicy]) -> Floats:
+    """How often every agent is at a pair in the long run, mu_i(s, a), (N, S, A)."""
+    given = behaviours(behaviour, len(fleet))
+    if not given:
+        raise TypeError(f"behaviour must be a FixedPolicy, or a list with one per agent, got {behaviour!r}")
+    policies = given * len(fleet) if len(given) == 1 else given
+    known: dict[tuple[int, int], Floats] = {}
+    for place, policy in zip(fleet.world_of.tolist(), policies, strict=True):
+        if (place, id(policy)) not in known:
+            table = policy.table(fleet.states, fleet.actions)
+            eta = stationary_distribution(fleet.worlds[place].kernel.under(table))
+            known[place, id(policy)] = eta[:, None] * table
+    places = zip(fleet.world_of.tolist(), policies, strict=True)
+    return np.stack([known[place, id(policy)] for place, policy in places])

@@ -1,0 +1,39 @@
+"""Every method does what `Method` says."""
+
+from dataclasses import is_dataclass
+
+import numpy as np
+import pytest
+
+import fedsarsa as fs
+
+FLEET = fs.paper.fleet(agents=3, eps_p=0.5, eps_r=0.5, seed=3, states=6, actions=4, discount=0.6)
+
+
+@pytest.mark.parametrize("kind", fs.methods.METHODS, ids=lambda kind: kind.name)
+def test_methods_keep_the_contract(kind):
+    method = kind()
+    assert is_dataclass(kind)
+    assert kind.__dataclass_params__.frozen
+    assert isinstance(method, fs.methods.Method)
+    assert isinstance(method, fs.methods.ControlMethod) == (kind.task == "control")
+    assert kind.knows in {"samples", "simulator", "worlds"}
+    assert kind.__name__ in fs.methods.__all__
+    history = method.train(FLEET, steps=20, runs=2, seed=1)
+    d = history.final.sizes["d"]
+    assert np.isfinite(history.final).all()
+    up, down, per = method.communication(d, len(FLEET))
+    assert up > 0
+    assert down >= 0
+    assert per is None or per >= 1
+    target = method.target(FLEET)
+    assert target is None or target.shape in {(d,), (len(FLEET), d)}
+    if kind.task == "control":
+        policies = method.policies(history)
+        assert policies.shape in {(2, 6, 4), (2, 3, 6, 4)}
+        np.testing.assert_allclose(policies.sum(axis=-1), 1)
+
+
+def test_names_are_different():
+    names = [kind.name for kind in fs.methods.METHODS]
+    assert len(set(names)) == len(names)
