@@ -19,7 +19,7 @@ from fedsarsa_benchmarks.measuring import Result, at_most
 from fedsarsa_benchmarks.random_fleets import Case, random_case
 
 FLEETS, RUNS = 300, 400
-FIRST = 60_000  # seeds of the fleets: limits of warnings were set with those below 51 000
+FIRST = 90_000  # seeds of the fleets: limits of warnings were set with those below 80 000
 TOLERANCE = 0.1
 SETTLED = 0.02  # how near the predicted curve must come to the floor for training to show it
 

@@ -10,7 +10,7 @@ the covariance of the Gaussian: affine semi-gradients (fixed policies) are avera
 noise with all its lags.
 """
 
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -113,6 +113,12 @@ class Points:
         """E[X(s') | s, c], (P, C, S), for X = ``values`` (P, S)."""
         return np.moveaxis(kernel @ values.T, 2, 0)
 
+    @cached_property
+    def values(self) -> Floats:
+        """E[sum_t g_t - g-bar | s], (P, S, d): the Poisson solution."""
+        U = np.linalg.solve(self.system, self._per_state(self.pi * self.error) - self.g[:, None])
+        return U - self.eta[:, None] @ U
+
     def operators(self) -> tuple[Floats, Floats]:
         """A-bar (P, d, d) and b-bar (P, d) of Definition ``def:td-op``."""
         world, dim = self.world, self.phi.shape[2]
@@ -142,9 +148,7 @@ class Points:
         count, (kinds, states, dim) = len(self.g), phi.shape
         flat, kernel = phi.reshape(-1, dim), world.kernel.reshape(-1, states)
         instant = (self.mu * self.square_error()).mean(axis=0).reshape(-1)
-        h = self._per_state(pi * self.error)
-        U = np.linalg.solve(self.system, h - self.g[:, None])
-        U -= self.eta[:, None] @ U
+        U = self.values
         visited = self.mu.reshape(count, -1, 1) * flat
         inflow = kernel.T @ visited
         if world.rewarded is None:

@@ -19,6 +19,8 @@ from fedsarsa.theory.federation_model import (
     limiting_step_sizes,
     mean_field,
 )
+from fedsarsa.theory.particles import particles_confirm
+from fedsarsa.theory.prediction_warnings import BENT, SKEWED
 from fedsarsa.theory.roots import MeanField
 from fedsarsa.theory.trajectory import (
     Moments,
@@ -38,6 +40,7 @@ SETTLE_STEPS = 40
 GROWN = 1e6  # how many times its size a parameter's mean square may become before it counts as divergent
 # Linearisation error on the way there, which is not drawn, in tolerances.
 ROUGHLY = 10
+NEAR = 0.1  # relative distance of the floor to the end of a curve that tells of both
 LEVEL = 0.05  # relative change of the error in the second half of a way that has come to its end
 
 
@@ -64,6 +67,9 @@ class PredictedMoments:
         Largest probability of a projection in a round.
     skew : float
         Largest standard deviation of a Q-value in temperatures times the variance's share of the error then.
+    confirmed : bool
+        Whether particles that are not taken for a Gaussian have the same curve; looked at where ``bend`` or
+        ``skew`` are beyond their limits.
     settled : bool
         Whether mean and covariance come to rest.
     """
@@ -80,6 +86,7 @@ class PredictedMoments:
     bend: float
     projected: float
     skew: float
+    confirmed: bool
     settled: bool
 
 
@@ -145,6 +152,8 @@ def _together(problem: Problem, model: FederationModel, start: Floats, target: F
             rest is not None,
         )
     root = flow.root_from(end.state.mean)
+    skew = max(trajectory.skew, end.skew)
+    confirmed = (bend > BENT or skew > SKEWED) and _confirmed(problem, model, start, trajectory, end, target)
     return PredictedMoments(
         trajectory.round * every,
         trajectory.mean,
@@ -157,7 +166,8 @@ def _together(problem: Problem, model: FederationModel, start: Floats, target: F
         trajectory.sharpness,
         bend,
         trajectory.projected,
-        max(trajectory.skew, end.skew),
+        skew,
+        confirmed,
         end.settled,
     )
 
@@ -217,6 +227,22 @@ def _level(trajectory: Trajectory, target: Floats) -> bool:
     return bool(len(late) > 1 and np.ptp(late) <= LEVEL * late.min())
 
 
+def _confirmed(
+    problem: Problem,
+    model: FederationModel,
+    start: Floats,
+    trajectory: Trajectory,
+    end: LimitMoments,
+    target: Floats,
+) -> bool:
+    """Whether particles have the predicted curve, and the floor is near its end where its noise is skewed."""
+    last = trajectory.end.error(target)
+    if end.skew > SKEWED and abs(end.state.error(target) - last) > NEAR * last:
+        return False
+    strides = split_rounds(problem.schedules, model.groups, problem.steps // model.period, model.period)
+    return particles_confirm(model, start, strides, trajectory, target)
+
+
 def _bend(
     model: FederationModel,
     start: Floats,
@@ -257,5 +283,6 @@ def _apart(problem: Problem, model: FederationModel, start: Floats, target: Floa
         bend=max(one.bend for one in alone),
         projected=0.0,
         skew=max(one.skew for one in alone),
+        confirmed=all(one.confirmed or (one.bend <= BENT and one.skew <= SKEWED) for one in alone),
         settled=all(one.settled for one in alone),
     )

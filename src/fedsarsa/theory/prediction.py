@@ -68,11 +68,13 @@ class Prediction:
         (independent states are not slow); beyond ``SLOW`` there is a warning.
     sharpness : float
         Largest standard deviation of a Q-value on the way, in units of the softmax temperature; times the
-        variance's share of the error at that time, beyond ``SKEWED`` there is a warning.
+        variance's share of the error at that time, beyond ``SKEWED`` there is a warning, unless particles
+        have the same curve.
     bend : float
         Largest relative change of the curve that noise makes beyond its variance: by averaging the policy
         over it, where Q-values vary by half a temperature or more, and by leading some trainings to other
-        roots; beyond ``BENT`` there is a warning.
+        roots; beyond ``BENT`` there is a warning, unless particles that follow the same drift and noise, and
+        are not taken for a Gaussian, have the same curve.
     warnings : tuple of str
         Why the prediction may be off; empty when all is well.
     """
@@ -204,6 +206,7 @@ def predict(
             skew=moments.skew,
             bend=moments.bend,
             projected=moments.projected,
+            confirmed=moments.confirmed,
             settled=moments.settled,
         ),
     )

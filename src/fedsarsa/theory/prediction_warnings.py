@@ -65,6 +65,7 @@ def notes(
     skew: float,
     bend: float,
     projected: float,
+    confirmed: bool = False,
     settled: bool = True,
 ) -> Iterator[str]:
     """A sentence for every reason why the prediction may be off.
@@ -73,6 +74,20 @@ def notes(
     are those of ``PredictedMoments``.
     """
     off = "and the prediction may be off by more than 10%"
+    gaussian = (
+        (
+            skew,
+            SKEWED,
+            "temperatures by which Q-values vary x the variance's share of the error are",
+            "parameters of a policy that varies with them are no Gaussian",
+        ),
+        (
+            bend,
+            BENT,
+            "the noise of the policy changes the curve by a factor of 1 +-",
+            "it is averaged over a Gaussian around one mean",
+        ),
+    )
     for value, limit, what, so in (
         (
             slowness,
@@ -86,18 +101,7 @@ def notes(
             "step size x squared features x the variance's share of the error is",
             "the variance is known to second order in the step size",
         ),
-        (
-            skew,
-            SKEWED,
-            "temperatures by which Q-values vary x the variance's share of the error are",
-            "parameters of a policy that varies with them are no Gaussian",
-        ),
-        (
-            bend,
-            BENT,
-            "the noise of the policy changes the curve by a factor of 1 +-",
-            "it is averaged over a Gaussian around one mean",
-        ),
+        *(() if confirmed else gaussian),
     ):
         if value > limit:
             yield f"{what} {value:.3g}, above {limit:g}: {so}, {off}"
