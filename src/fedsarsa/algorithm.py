@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from fedsarsa import _checks, _files, engines
 from fedsarsa._checks import Floats
-from fedsarsa.federation import servers, training
+from fedsarsa.federation import published_setting, servers, training
 from fedsarsa.federation.history import History, history_of
 from fedsarsa.federation.problem import MOST_STEPS, AnyFleet, Problem
 from fedsarsa.federation.progress import Progress
@@ -177,6 +177,9 @@ class FedSARSA:
             training's.
         TypeError
             An argument is of another kind.
+        RuntimeError
+            Every agent has stopped, as its environment failed. The error's ``history`` is what was learned
+            before, or None.
         KeyboardInterrupt
             After Ctrl-C, once what is done is saved.
 
@@ -193,6 +196,7 @@ class FedSARSA:
             threads = _checks.integer("threads", threads, least=1)
         record_every = _checks.integer("record_every", record_every, least=1)
         problem = self.problem(fleet, steps, runs, seed)
+        published_setting.remark(problem)
         start = _start(problem, theta0, self.initial_value)
         training.check_records(problem, record_every)
         if checkpoint is not None:
@@ -208,7 +212,11 @@ class FedSARSA:
             "warm_start": theta0 is not None,
         }
         settings |= {"stopped": state.reports} if state.reports else {}
-        return history_of(problem, state, records, name, settings, record_every)
+        history = history_of(problem, state, records, name, settings, record_every)
+        why = training.why_nobody_is_left(state)
+        if why is not None:
+            raise training.NoAgentLeftError(why, history)
+        return history
 
     def problem(self, fleet: AnyFleet, steps: int, runs: int, seed: int) -> Problem:
         """The training problem of these settings on a fleet, checked."""

@@ -101,8 +101,12 @@ class Problem:
 
     @property
     def bins(self) -> int:
-        """In how many bins of time episodes are summed up; 0 where there are none."""
+        """In how many bins of time episodes and rewards are summed up; 0 where there are no episodes."""
         return 0 if self.finite else min(BINS, self.steps)
+
+    def bin_of(self, t: int) -> int:
+        """The bin of step ``t``."""
+        return t * self.bins // self.steps
 
     @property
     def step_factor(self) -> float:

@@ -4,6 +4,7 @@ import time
 import warnings
 from functools import cache, partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,11 +17,46 @@ from fedsarsa.federation.problem import Problem
 from fedsarsa.federation.progress import Progress, reporting
 from fedsarsa.federation.state import RUNNING, State, Synchronisations, first_state
 
+if TYPE_CHECKING:
+    from fedsarsa.federation.history import History
+
 CHECKPOINT_SECONDS = 60.0
 SPAN_SECONDS = 0.25  # between two looks at progress, interrupts and checkpoints
 SPAN_NUMBERS = 4_000_000  # numbers a span may hold: 32 MB
 MOST_RECORDED = 4 * 2**30  # bytes of central parameters that a history may keep
+LONGEST_REASON = 1000  # letters of why an agent stopped, in an error
 KEPT = 200  # records that are suggested instead
+
+
+class NoAgentLeftError(RuntimeError):
+    """Every agent of every run has stopped, as its environment failed.
+
+    Attributes
+    ----------
+    history : History or None
+        What was learned before; None if that is nothing.
+    """
+
+    def __init__(self, why: str, history: "History | None" = None) -> None:
+        super().__init__(why)
+        self.history = history
+
+
+def why_nobody_is_left(state: State) -> str | None:
+    """The first reason, where every agent of every run has stopped; else None."""
+    if not state.reports or state.episodes is None or (state.episodes.stopped_at == RUNNING).any():
+        return None
+    first = min(state.reports, key=lambda report: int(report["step"]))
+    reason = str(first["why"]).strip().splitlines()[-1][:LONGEST_REASON]  # the last line of a traceback
+    where = "agent {agent} of run {run} stopped at step {step}: {environment}".format(**first)
+    return f"no agent is left: {where}: {reason}"
+
+
+def _check_first_step(state: State) -> None:
+    """Raise where every agent stopped before it had learned anything."""
+    why = why_nobody_is_left(state)
+    if why is not None and state.episodes is not None and state.episodes.stopped_at.max() == 0:
+        raise NoAgentLeftError(why)
 
 
 def train(
@@ -44,6 +80,7 @@ def train(
     saved, span = time.monotonic(), engine.first_steps
     with held_interrupt() as interrupted, reporting(problem, state.t, progress) as report:
         while state.t < problem.steps and not interrupted.is_set():
+            _check_first_step(state)
             begun = time.monotonic()
             seen = engine.advance(state, span_length(problem, state.t, span, record_every))
             known = _note(problem, records, record_every, state.t, seen)
@@ -63,6 +100,7 @@ def train(
                         stacklevel=3,
                     )
                 saved = time.monotonic()
+    _check_first_step(state)
     if interrupted.is_set():
         raise Interrupted(f"interrupted after {state.t} of {problem.steps} steps")
     return state, records
