@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -20,6 +20,7 @@ from fedsarsa.federation.spaces import any_fleet, finite_features, spaces
 from fedsarsa.learning import features as feature_maps
 from fedsarsa.learning import policies, step_sizes
 from fedsarsa.learning.actions import Candidates
+from fedsarsa.learning.continuous_features import BoxMap
 from fedsarsa.learning.features import FeatureMap, Features, ModuloFeatures
 from fedsarsa.learning.policies import FixedPolicy, Policy, Softmax
 from fedsarsa.learning.step_sizes import StepSize
@@ -154,8 +155,9 @@ class FedSARSA:
         engine : {"auto", "cpu", "gym", "ray", "reference"}
             ``reference`` is the specification; ``cpu`` gives the same numbers, compiled; ``ray`` too, on a
             cluster (see ``engines.ray``); ``gym`` steps environments of Gymnasium.
-        theta0 : (d,), (N, d) or (runs, N, d) array, optional
-            Where to start, 0 unless given: a federated parameter, to personalise it alone.
+        theta0 : (d,), (N, d) or (runs, N, d) array, or ``history.final``, optional
+            Where to start, 0 unless given: a federated parameter, to personalise it alone. A labelled array
+            (run, d), such as ``history.final``, has a start for every run.
         threads : int, optional
             All cores unless given. The result does not depend on it.
         progress : bool or function
@@ -163,7 +165,8 @@ class FedSARSA:
         record_every : int
             Record every so many synchronisations.
         checkpoint : path, optional
-            Save here what is done, every minute and on Ctrl-C, and go on from here if the file exists.
+            Save here what is done, every minute, on Ctrl-C and in the end, and go on from here if the file
+            exists. With more ``steps`` than before, that extends a training.
 
         Returns
         -------
@@ -259,9 +262,18 @@ class FedSARSA:
             mixes=self.rule.mixes,
         )
 
-    def feature_map(self, world: Fleet | FiniteMDP) -> FeatureMap:
-        """The features on a world; also checks that the policy fits it."""
-        return finite_features(self.features, self._fixed, self.actions, world)
+    @overload
+    def feature_map(self, world: Fleet | FiniteMDP) -> FeatureMap: ...
+    @overload
+    def feature_map(self, world: AnyFleet | Sequence[FiniteMDP]) -> FeatureMap | BoxMap: ...
+    def feature_map(self, world: AnyFleet | Sequence[FiniteMDP] | FiniteMDP) -> FeatureMap | BoxMap:
+        """The features on a fleet of any kind, or on a finite world; also checks that the policy fits it."""
+        if isinstance(world, FiniteMDP):
+            return finite_features(self.features, self._fixed, self.actions, world)
+        phi: FeatureMap | BoxMap = spaces(self.features, self._fixed, self.actions, any_fleet(world))[
+            "features"
+        ]
+        return phi
 
     @property
     def _fixed(self) -> tuple[FixedPolicy, ...]:
@@ -315,7 +327,11 @@ def _start(problem: Problem, theta0: ArrayLike | None, initial_value: float) -> 
     if theta0 is None:
         constant: Floats = problem.features.constant(initial_value)
         return constant
-    start = _checks.labelled("theta0", theta0, [("d",), ("agent", "d"), ("run", "agent", "d")])
+    start = _checks.labelled("theta0", theta0, [("d",), ("agent", "d"), ("run", "d"), ("run", "agent", "d")])
+    if getattr(theta0, "dims", None) == ("run", "d"):
+        if start.shape != (runs, dim):
+            raise ValueError(f"theta0 must have shape ({runs}, {dim}) along run and d, got {start.shape}")
+        return start[:, None]
     if start.shape not in {(dim,), (agents, dim), (runs, agents, dim)}:
         raise ValueError(
             f"theta0 must have shape ({dim},), ({agents}, {dim}) or ({runs}, {agents}, {dim}), "

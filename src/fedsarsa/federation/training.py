@@ -72,7 +72,7 @@ def train(
     mark = cache(partial(checkpoint.fingerprint, problem, engine.name, theta0, record_every))
     state, records = first_state(problem, theta0), _empty(problem, record_every)
     if path is not None and path.exists():
-        state = checkpoint.load(path, mark(), records)
+        state = checkpoint.load(path, mark(), problem, records)
     else:
         engine.start(state)
         records.central[:, 0], records.drift[:, 0] = state.central, np.nan
@@ -88,17 +88,16 @@ def train(
             report(state.t)
             ended = time.monotonic()
             span = adapted(span, ended - begun)
-            if path is not None and (ended - saved > CHECKPOINT_SECONDS or interrupted.is_set()):
+            due = ended - saved > CHECKPOINT_SECONDS or interrupted.is_set() or state.t == problem.steps
+            if path is not None and due:
                 try:
-                    checkpoint.save(path, mark(), state, records, known)
+                    checkpoint.save(path, mark(), problem.steps, state, records, known)
                 except OSError as error:
                     if interrupted.is_set() or error.errno not in NO_ROOM:
                         raise
-                    warnings.warn(
-                        f"{error}; training goes on, and tries to save again in a minute",
-                        RuntimeWarning,
-                        stacklevel=3,
-                    )
+                    over = state.t == problem.steps
+                    then = "it cannot be extended" if over else "it goes on, and saves again in a minute"
+                    warnings.warn(f"{error}; training is not saved: {then}", RuntimeWarning, stacklevel=3)
                 saved = time.monotonic()
     _check_first_step(state)
     if interrupted.is_set():
@@ -177,9 +176,16 @@ def check_records(problem: Problem, record_every: int) -> None:
     numbers = problem.features.dim
     if problem.server.personal:
         numbers += problem.agents * (problem.features.dim + problem.agents)
-    needed = 8 * problem.runs * numbers * (rounds // record_every)
+    each = 8 * problem.runs * numbers
+    needed = each * (rounds // record_every)
     if needed > MOST_RECORDED:
+        keep = min(KEPT, MOST_RECORDED // each)
+        better = (
+            f"{-(-rounds // keep)} would keep {rounds // -(-rounds // keep)}"
+            if keep
+            else "not even one fits: train fewer runs at a time, or with features of fewer parameters"
+        )
         raise ValueError(
-            f"record_every must leave at most {MOST_RECORDED >> 30} GiB of records, got {needed >> 30} with "
-            f"{record_every}; {max(1, rounds // KEPT)} would keep {KEPT} of {problem.features.dim} parameters"
+            f"record_every must leave at most {MOST_RECORDED >> 30} GiB of records, {numbers} numbers in "
+            f"each of {problem.runs} runs, got {needed / 2**30:.3g} GiB with {record_every}; {better}"
         )

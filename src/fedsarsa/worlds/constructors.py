@@ -75,5 +75,5 @@ def sharing(
 def _values(function: types.FunctionType) -> list[str]:
     """Names of the variables outside a function that it reads values from."""
     variables = inspect.getclosurevars(function)
-    held = variables.nonlocals | variables.globals
+    held = {**variables.nonlocals, **variables.globals}
     return [name for name, value in held.items() if not (callable(value) or inspect.ismodule(value))]

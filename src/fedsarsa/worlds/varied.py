@@ -63,7 +63,7 @@ def drawn(name: str, low: float, high: float, count: int, rng: np.random.Generat
     """One quantity of every agent, uniform between two ends. Agent i's does not depend on ``count``."""
     if not math.isfinite(high - low):
         raise ValueError(f"{name} must have a range of ordinary size, got {low!r} to {high!r}")
-    return rng.uniform(low, high, count).tolist()
+    return list(rng.uniform(low, high, count).tolist())
 
 
 def differing(columns: Mapping[str, Sequence[Any]]) -> dict[str, list[Any]]:
