@@ -22,7 +22,7 @@ from typer.main import get_command
 
 import fedsarsa as fs
 from fedsarsa.cli import app
-from fedsarsa.experiments import config
+from fedsarsa.experiments import config, config_errors
 from fedsarsa.experiments.reproduction.claim import CLASSES
 from fedsarsa.experiments.statistics import Estimate
 
@@ -89,10 +89,10 @@ def _about(docstring: str) -> str:
 def _places() -> Iterator[tuple[str, type[config.Section]]]:
     """Every section of a configuration, and what stands before it in the file."""
     for name, field in config.Config.model_fields.items():
-        for section in config.tables(field.annotation):
+        for section in config_errors.tables(field.annotation):
             yield f"[{name}]", section
             for key, inner in section.model_fields.items():
-                for table in config.tables(inner.annotation):
+                for table in config_errors.tables(inner.annotation):
                     yield f"{key} = {{ ... }}", table
 
 

@@ -21,7 +21,7 @@ from matplotlib.figure import Figure
 
 import fedsarsa as fs
 from fedsarsa import _files
-from fedsarsa.experiments import config, learning_curves
+from fedsarsa.experiments import config
 from fedsarsa.experiments.statistics import mean_and_margin
 
 HERE = Path(__file__).parent
@@ -38,7 +38,7 @@ BEGIN, END = "<!-- numbers: begin -->", "<!-- numbers: end -->"
 
 def curve(histories):
     """Mean over the sixteen agents of an agent's mean return in each bin of time, (run, t)."""
-    each = xr.concat([learning_curves.coarse(h, BINS) for h in histories], "agent", join="override")
+    each = xr.concat([h.learning_curve(bins=BINS) for h in histories], "agent", join="override")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # bins in which no episode ended have no mean
         return each.isel(agent=slice(0, AGENTS)).mean("agent")

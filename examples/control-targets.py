@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 import fedsarsa as fs
-from fedsarsa.experiments import config, learning_curves
+from fedsarsa.experiments import config
 
 HERE = Path(__file__).parent
 GOALS = {"mountain-car": -150, "cart-pole": 400, "acrobot": -120}
@@ -21,7 +21,7 @@ for name, goal in GOALS.items():
     for label, algo in (("together", together), ("alone", replace(together, sync_every=None))):
         history = algo.train(fleet, **options)
         # An agent's mean return in bins of 2000 steps, then the mean over agents and seeds.
-        curve = learning_curves.coarse(history, 100)
+        curve = history.learning_curve(bins=100)
         mean = curve.mean(("run", "agent")).values
         above = np.flatnonzero((mean[1:] >= goal) & (mean[:-1] >= goal))
         reached = int(curve["t"][above[0]]) if len(above) else None

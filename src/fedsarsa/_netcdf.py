@@ -36,6 +36,9 @@ def write(data: xr.Dataset, path: Path) -> None:
                 if dimension != name:
                     file[str(name)].dims[axis].attach_scale(file[str(dimension)])
         file.attrs.update(data.attrs)
+        others = [str(name) for name in data.coords if name not in data.dims]
+        if others:
+            file.attrs["coordinates"] = " ".join(others)  # so that they are read as such
     _files.write(_files.sealed(image.getvalue()), path)
 
 

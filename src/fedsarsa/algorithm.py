@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from fedsarsa import _checks, _files, engines
 from fedsarsa._checks import Floats
-from fedsarsa.federation import servers, training
+from fedsarsa.federation import published_setting, servers, training
 from fedsarsa.federation.history import History, history_of
 from fedsarsa.federation.problem import MOST_STEPS, AnyFleet, Problem
 from fedsarsa.federation.progress import Progress
@@ -20,6 +20,7 @@ from fedsarsa.federation.spaces import any_fleet, finite_features, spaces
 from fedsarsa.learning import features as feature_maps
 from fedsarsa.learning import policies, step_sizes
 from fedsarsa.learning.actions import Candidates
+from fedsarsa.learning.continuous_features import BoxMap
 from fedsarsa.learning.features import FeatureMap, Features, ModuloFeatures
 from fedsarsa.learning.policies import FixedPolicy, Policy, Softmax
 from fedsarsa.learning.step_sizes import StepSize
@@ -154,8 +155,9 @@ class FedSARSA:
         engine : {"auto", "cpu", "gym", "ray", "reference"}
             ``reference`` is the specification; ``cpu`` gives the same numbers, compiled; ``ray`` too, on a
             cluster (see ``engines.ray``); ``gym`` steps environments of Gymnasium.
-        theta0 : (d,), (N, d) or (runs, N, d) array, optional
-            Where to start, 0 unless given: a federated parameter, to personalise it alone.
+        theta0 : (d,), (N, d) or (runs, N, d) array, or ``history.final``, optional
+            Where to start, 0 unless given: a federated parameter, to personalise it alone. A labelled array
+            (run, d), such as ``history.final``, has a start for every run.
         threads : int, optional
             All cores unless given. The result does not depend on it.
         progress : bool or function
@@ -163,7 +165,8 @@ class FedSARSA:
         record_every : int
             Record every so many synchronisations.
         checkpoint : path, optional
-            Save here what is done, every minute and on Ctrl-C, and go on from here if the file exists.
+            Save here what is done, every minute, on Ctrl-C and in the end, and go on from here if the file
+            exists. With more ``steps`` than before, that extends a training.
 
         Returns
         -------
@@ -177,6 +180,9 @@ class FedSARSA:
             training's.
         TypeError
             An argument is of another kind.
+        RuntimeError
+            Every agent has stopped, as its environment failed. The error's ``history`` is what was learned
+            before, or None.
         KeyboardInterrupt
             After Ctrl-C, once what is done is saved.
 
@@ -189,6 +195,7 @@ class FedSARSA:
         """
         fleet = any_fleet(fleet)
         problem = self.problem(fleet, steps, runs, seed)
+        published_setting.remark(problem)
         start = starting_point(problem, theta0, self.initial_value)
         settings = self.settings(fleet) | {"warm_start": theta0 is not None}
         return train_problem(problem, start, settings, engine, threads, progress, record_every, checkpoint)
@@ -234,9 +241,18 @@ class FedSARSA:
             mixes=self.rule.mixes,
         )
 
-    def feature_map(self, world: Fleet | FiniteMDP) -> FeatureMap:
-        """The features on a world; also checks that the policy fits it."""
-        return finite_features(self.features, self._fixed, self.actions, world)
+    @overload
+    def feature_map(self, world: Fleet | FiniteMDP) -> FeatureMap: ...
+    @overload
+    def feature_map(self, world: AnyFleet | Sequence[FiniteMDP]) -> FeatureMap | BoxMap: ...
+    def feature_map(self, world: AnyFleet | Sequence[FiniteMDP] | FiniteMDP) -> FeatureMap | BoxMap:
+        """The features on a fleet of any kind, or on a finite world; also checks that the policy fits it."""
+        if isinstance(world, FiniteMDP):
+            return finite_features(self.features, self._fixed, self.actions, world)
+        phi: FeatureMap | BoxMap = spaces(self.features, self._fixed, self.actions, any_fleet(world))[
+            "features"
+        ]
+        return phi
 
     @property
     def _fixed(self) -> tuple[FixedPolicy, ...]:
@@ -312,7 +328,11 @@ def train_problem(
         "record_every": record_every,
     }
     settings |= {"stopped": state.reports} if state.reports else {}
-    return history_of(problem, state, records, name, settings, record_every)
+    history = history_of(problem, state, records, name, settings, record_every)
+    why = training.why_nobody_is_left(state)
+    if why is not None:
+        raise training.NoAgentLeftError(why, history)
+    return history
 
 
 def starting_point(problem: Problem, theta0: ArrayLike | None, initial_value: float) -> Floats:
@@ -321,7 +341,11 @@ def starting_point(problem: Problem, theta0: ArrayLike | None, initial_value: fl
     if theta0 is None:
         constant: Floats = problem.features.constant(initial_value)
         return constant
-    start = _checks.labelled("theta0", theta0, [("d",), ("agent", "d"), ("run", "agent", "d")])
+    start = _checks.labelled("theta0", theta0, [("d",), ("agent", "d"), ("run", "d"), ("run", "agent", "d")])
+    if getattr(theta0, "dims", None) == ("run", "d"):
+        if start.shape != (runs, dim):
+            raise ValueError(f"theta0 must have shape ({runs}, {dim}) along run and d, got {start.shape}")
+        return start[:, None]
     if start.shape not in {(dim,), (agents, dim), (runs, agents, dim)}:
         raise ValueError(
             f"theta0 must have shape ({dim},), ({agents}, {dim}) or ({runs}, {agents}, {dim}), "

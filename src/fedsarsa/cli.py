@@ -63,6 +63,7 @@ def train(
     from fedsarsa._interrupts import Interrupted
     from fedsarsa.algorithm import FedSARSA
     from fedsarsa.experiments import config as configs
+    from fedsarsa.federation.training import NoAgentLeftError
     from fedsarsa.learning.continuous_features import BoxMap, many
     from fedsarsa.learning.tile_coding import Tiles
     from fedsarsa.methods.setting import Setting
@@ -86,8 +87,14 @@ def train(
         )
     if checkpoint.exists():
         console.print(f"going on from {checkpoint}")
+    failure: str | None = None
     try:
         history = algo.train(fleet, **settings.training.model_dump(), progress=True, checkpoint=checkpoint)
+    except NoAgentLeftError as stop:
+        if stop.history is None:
+            _complain(str(stop))
+            raise typer.Exit(1) from None
+        history, failure = stop.history, str(stop)
     except Interrupted as stop:
         console.print(f"{stop}; saved in {checkpoint}")
         command = shlex.join(["fedsarsa", "train", str(config), "--out", str(out)])
@@ -117,6 +124,9 @@ def train(
         figure = learning_curves.figure(history, title)
         for path in plots.save(figure, out, "learning-curve"):
             console.print(f"wrote {path}")
+    if failure is not None:
+        _complain(failure)
+        raise typer.Exit(1)
 
 
 @app.command()
@@ -267,6 +277,12 @@ def bench(
     report(console, quick, part or ())
 
 
+def _complain(message: str) -> None:
+    """Print what went wrong on standard error."""
+    errors = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
+    errors.print(f"fedsarsa: {message}", style="red")
+
+
 def main() -> None:
     """Run the command; mistakes in the input end with one message and exit code 2.
 
@@ -277,7 +293,5 @@ def main() -> None:
     except (ValueError, TypeError, OSError, ImportError) as error:  # ImportError: an extra is not installed
         if os.environ.get("FEDSARSA_TRACEBACK"):
             raise
-        errors = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
-        said = " ".join([str(error), *getattr(error, "__notes__", [])])
-        errors.print(f"fedsarsa: {said}", style="red")
+        _complain(" ".join([str(error), *getattr(error, "__notes__", [])]))
         raise SystemExit(2) from None

@@ -31,17 +31,17 @@ from tests.deploy.grids import assert_central, changed, crowd
         (
             "[training]",
             "[server]\ndeadline = -4.0\n[training]",
-            "server.deadline: Input should be greater",
+            "server.deadline: expected more than 0",
         ),
         (
             "[training]",
             "[server]\ndeadline = inf\n[training]",
-            "server.deadline: Input should be a finite number",
+            "server.deadline: expected a finite number",
         ),
         (
             "[training]",
             "[server]\ndeadline = 1e9\n[training]",
-            "server.deadline: Input should be less than or equal to 31536000",
+            "server.deadline: expected at most 31536000",
         ),
     ],
 )

@@ -122,8 +122,12 @@ def test_what_fails_after_a_checkpoint_is_reported_beside_what_failed_before(int
     algo, group = algorithm(), fleet(fs.GymWorld(Line, fails_at=201), fs.GymWorld(Line, fails_at=25))
     with pytest.warns(RuntimeWarning, match="agent 1 of run 0 stopped at step 24"):
         path = interrupted(algo, group)
-    with pytest.warns(RuntimeWarning, match="agent 0 of run 0 stopped at step 400"):
-        history = algo.train(group, STEPS, runs=1, checkpoint=path)
+    with (
+        pytest.warns(RuntimeWarning, match="agent 0 of run 0 stopped at step 400"),
+        pytest.raises(RuntimeError, match="no agent is left: agent 1 of run 0 stopped at step 24") as error,
+    ):
+        algo.train(group, STEPS, runs=1, checkpoint=path)
+    history = error.value.history
     stopped = history.settings["stopped"]
     assert [(report["agent"], report["step"]) for report in stopped] == [(1, 24), (0, 400)]
     assert history.data.stopped_at.values.tolist() == [[400, 24]]

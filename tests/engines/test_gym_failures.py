@@ -104,9 +104,12 @@ def test_answers_of_another_kind_stop_the_agent(made, message, processes):
 
 def test_observations_with_too_few_numbers_are_not_spread():
     """NumPy would write one number into both places."""
-    with pytest.warns(RuntimeWarning, match="agent 0 of run 0 stopped at step 0.*2 numbers are expected"):
-        history = algorithm().train(fs.GymFleet([fs.GymWorld(NarrowReset)], 0.5, processes=0), 20, runs=1)
-    assert int(history.data.episodes.sum()) == 0
+    fleet = fs.GymFleet([fs.GymWorld(NarrowReset)], 0.5, processes=0)
+    with (
+        pytest.warns(RuntimeWarning, match="agent 0 of run 0 stopped at step 0.*2 numbers are expected"),
+        pytest.raises(RuntimeError, match=r"no agent is left.*2 numbers are expected"),
+    ):
+        algorithm().train(fleet, 20, runs=1)
 
 
 class Talkative(Corridor):
@@ -156,16 +159,21 @@ def test_parameters_that_overflow_end_a_run():
 
 def test_what_is_learned_is_kept_when_every_environment_has_failed():
     worlds = [fs.GymWorld(Corridor, fails_at=100)] * 2
-    with pytest.warns(RuntimeWarning, match="stopped at step 99"):
-        history = algorithm().train(fs.GymFleet(worlds, 0.5, processes=0), 400, runs=1)
+    with (
+        pytest.warns(RuntimeWarning, match="stopped at step 99"),
+        pytest.raises(RuntimeError, match="no agent is left: agent 0 of run 0 stopped at step 99") as error,
+    ):
+        algorithm().train(fs.GymFleet(worlds, 0.5, processes=0), 400, runs=1)
+    history = error.value.history
     assert float(history.final.max()) == pytest.approx(1.0, abs=1e-3)
 
 
 def test_what_is_learned_within_a_round_is_kept():
     worlds = [fs.GymWorld(Corridor, fails_at=90)] * 2
     algo = fs.FedSARSA(fs.TileCoding(1, 1), fs.Greedy(), 0.1, sync_every=100)
-    with pytest.warns(RuntimeWarning, match="stopped at step 89"):
-        history = algo.train(fs.GymFleet(worlds, 0.5, processes=0), 400, runs=1)
+    with pytest.warns(RuntimeWarning, match="stopped at step 89"), pytest.raises(RuntimeError) as error:
+        algo.train(fs.GymFleet(worlds, 0.5, processes=0), 400, runs=1)
+    history = error.value.history
     assert float(history.final.max()) == pytest.approx(1.0, abs=1e-3)
 
 
@@ -213,7 +221,7 @@ def test_environments_are_closed_after_an_error(monkeypatch):
     monkeypatch.setattr(gym_rounds, "act", lambda *a: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         algorithm().train(fs.GymFleet([fs.GymWorld(Corridor)] * 3, processes=0), 10, runs=1)
-    assert len(MADE) == 4  # one to see its spaces; the fixture sees that all are closed
+    assert len(MADE) == 5  # one to see its spaces, one its reward; the fixture sees that all are closed
 
 
 def dies():

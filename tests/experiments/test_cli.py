@@ -77,11 +77,11 @@ def test_diverged_runs_are_reported(tmp_path):
     ("text", "message"),
     [
         ("[training]\nstpes = 3", "did you mean 'steps'?"),
-        ("[training]\nsteps = 0", "training.steps: Input should be greater than or equal to 1, got 0"),
+        ("[training]\nsteps = 0", "training.steps: expected at least 1, got 0"),
         ("[algorithm]\nsync_every = 0", "sync_every must be an integer of at least 1, got 0"),
         ('[training]\nengine = "cpo"', "did you mean 'cpu'?"),
         ("[algorithm]\nweights = [0.5, 0.5]", "weights must have shape (20,), got (2,)"),
-        ("[fleet]\neps_p = 5", "fleet.paper.eps_p: Input should be less than or equal to 2, got 5"),
+        ("[fleet]\neps_p = 5", "fleet.eps_p: expected at most 2, got 5"),
     ],
 )
 def test_bad_configurations_write_nothing(tmp_path, text, message):

@@ -21,7 +21,7 @@ kind = "control"
 world = "CartPole"
 agents = 3
 seed = 2
-vary = { length = [0.4, 0.6] }
+vary = { length = { low = 0.4, high = 0.6 } }
 physics = { time_limit = 30 }
 
 [algorithm]
@@ -140,7 +140,10 @@ def test_more_tiles_than_a_float_can_count_are_told(tmp_path):
         (CART.replace("length =", "lenght ="), "CartPole has no 'lenght'; did you mean 'length'?"),
         (CART.replace("tilings", "tilngs"), "did you mean 'tilings'?"),
         (CART.replace('"tile-coding"', '"tiles"'), "did you mean 'tile-coding'?"),
-        (CART.replace("[0.4, 0.6]", '"long"'), "fleet.control.vary.length: Input should be a valid list"),
+        (
+            CART.replace("{ low = 0.4, high = 0.6 }", '"long"'),
+            "fleet.vary.length: expected a table or a list, got 'long'",
+        ),
         (CART.replace("trace_decay = 0.5", "trace_decay = 2.0"), "trace_decay must be a number in [0, 1]"),
         (CART.replace("trace_decay = 0.5", 'actions = { kind = "grid" }'), "actions must be None"),
         (CART.replace("time_limit", "agents"), "got agents = 30, which belongs in [fleet]"),
@@ -258,7 +261,7 @@ def test_the_study_is_made_by_one_command(tmp_path):
 def test_coarse_curves_keep_every_episode():
     group = fs.control.fleet("CartPole", 2)
     history = fs.FedSARSA(fs.TileCoding(2, 2), fs.Softmax(1.0)).train(group, 1000, runs=2)
-    curve = learning_curves.coarse(history, 10)
+    curve = history.learning_curve(bins=10)
     assert curve.sizes == {"run": 2, "agent": 2, "t": 10}
     np.testing.assert_array_equal(curve["t"], np.arange(100, 1001, 100))
     first = history.data.isel(bin=slice(0, 20)).sum("bin")
@@ -273,7 +276,7 @@ def test_coarse_curves_end_with_the_training(steps, ends):
     history = fs.FedSARSA(fs.TileCoding(2, 2), fs.Softmax(1.0)).train(group, steps, runs=2)
     history.data["returns"][..., -1] *= 5  # so that a curve without the last bin is another
     bins = history.data.sizes["bin"]
-    curve = learning_curves.coarse(history, 3)
+    curve = history.learning_curve(bins=3)
     np.testing.assert_array_equal(curve["t"], ends)
     shares = np.diff(ends, prepend=0)
     assert float((curve * shares).sum("t").mean()) == pytest.approx(-steps - 4 * steps / bins)

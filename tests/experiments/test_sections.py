@@ -149,20 +149,20 @@ def test_behaviour_of_each_agent():
     [
         (
             {"step_size": [0.1, {"w": 1.0}]},
-            "step_size.list.1: expected a number, a list or a table with a kind",
+            "step_size.1: expected a number, a list or a table with a kind",
         ),
         (
             {"step_size": {"kind": "linear"}},
             "constant or linear-decay or piecewise-decay, got 'linear'; did you mean 'linear-decay'?",
         ),
         ({"step_size": [{"kind": "constant", "valu": 1.0}]}, "did you mean 'value'?; valid: kind, value"),
-        ({"step_size": [[0.1]]}, "step_size.list.0: expected a number or a table with a kind, got [0.1]"),
+        ({"step_size": [[0.1]]}, "step_size.0: expected a number or a table with a kind, got [0.1]"),
         ({"actions": {"count": 3}}, "algorithm.actions: expected a table with a kind, got {'count': 3}"),
-        ({"behaviour": {"p": 3}}, "algorithm.behaviour.fixed.p: unknown key; did you mean 'pi'?"),
-        ({"behaviour": [{"q": 3}]}, "algorithm.behaviour.list.0.q: unknown key; valid: kind, pi"),
+        ({"behaviour": {"p": 3}}, "algorithm.behaviour.p: unknown key; did you mean 'pi'?"),
+        ({"behaviour": [{"q": 3}]}, "algorithm.behaviour.0.q: unknown key; valid: kind, pi"),
         ({"behaviour": {"kind": "softmax"}}, "algorithm.behaviour.kind: expected fixed, got 'softmax'"),
         ({"behaviour": 3}, "algorithm.behaviour: expected a list or a table with a kind, got 3"),
-        ({"features": {"kind": "tabular"}}, "algorithm.features.tabular.file: Field required"),
+        ({"features": {"kind": "tabular"}}, "algorithm.features.file: expected a value, got none"),
     ],
 )
 def test_errors_name_key_value_and_what_was_expected(algorithm, message):

@@ -178,7 +178,7 @@ def test_greedy_with_a_fixed_point():
 
 
 def test_chains_with_two_recurrent_classes():
-    mdp = fs.FiniteMDP(np.eye(2)[None], np.ones(2))
+    mdp = fs.FiniteMDP(np.eye(2)[None], np.ones(2), 0.2)
     with pytest.raises(ValueError, match=r"one recurrent class, got 2 \(\{0\}; \{1\}\)"):
         fixed_point(mdp, fs.OneHot(), fs.Softmax(1.0))
 

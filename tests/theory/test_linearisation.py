@@ -138,7 +138,7 @@ def test_policies_that_jump_are_refused_in_one_sentence(policy):
 
 
 def test_chains_with_two_recurrent_classes_are_refused():
-    mdp = fs.FiniteMDP(np.stack([np.eye(3), np.eye(3)]), np.zeros(3))
+    mdp = fs.FiniteMDP(np.stack([np.eye(3), np.eye(3)]), np.zeros(3), 0.2)
     kinds = classes(fs.OneHot().on(3, 2), fs.Softmax(1.0), 3, 2)
     with pytest.raises(ValueError, match="recurrent class"):
         dynamics(mdp, kinds)

@@ -218,7 +218,7 @@ def test_greedy_says_so_and_keeps_what_stays_valid():
 
 
 def test_chains_that_do_not_mix():
-    found = bounds([fs.FiniteMDP(np.eye(2)[None], [1.0, 0.0])], fs.FedSARSA(fs.OneHot()), 10)
+    found = bounds([fs.FiniteMDP(np.eye(2)[None], [1.0, 0.0], 0.2)], fs.FedSARSA(fs.OneHot()), 10)
     assert not any(row.applies for row in found)
     assert found.federated is None
     assert "rho = 1 must be below 1" in found["thm"].reason

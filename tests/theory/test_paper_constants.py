@@ -155,7 +155,7 @@ def test_without_a_fixed_point():
 
 
 def test_chains_that_do_not_mix():
-    fleet = fs.Fleet([fs.FiniteMDP(np.eye(2)[None], [1.0, 0.0])])
+    fleet = fs.Fleet([fs.FiniteMDP(np.eye(2)[None], [1.0, 0.0], 0.2)])
     c = constants(fleet, fs.FedSARSA(fs.OneHot(), fs.FixedPolicy()))
     assert (c.rho, c.sigma) == (1, math.inf)
     assert not condition(c, "ergodic under every policy").holds
@@ -173,8 +173,8 @@ def test_one_action_is_judged_on_what_it_visits():
 
 def test_agents_that_visit_different_features():
     """State 1 is visited by the second agent only: on that direction the first never learns."""
-    stays = fs.FiniteMDP([[[1.0, 0.0], [1.0, 0.0]]], [1.0, 0.0])
-    moves = fs.FiniteMDP([[[0.5, 0.5], [0.5, 0.5]]], [1.0, 0.0])
+    stays = fs.FiniteMDP([[[1.0, 0.0], [1.0, 0.0]]], [1.0, 0.0], 0.2)
+    moves = fs.FiniteMDP([[[0.5, 0.5], [0.5, 0.5]]], [1.0, 0.0], 0.2)
     for features in (fs.OneHot(), fs.TabularFeatures(np.eye(2)[:, None])):
         c = constants(fs.Fleet([stays, moves]), fs.FedSARSA(features, fs.FixedPolicy()))
         assert c.w == c.lam == 0

@@ -10,7 +10,7 @@ def test_reward_of_a_transition_is_averaged_over_the_kernel():
     rng = np.random.default_rng(0)
     transition = rng.dirichlet(np.ones(3), size=(2, 3))
     reward = rng.normal(size=(3, 2, 3))
-    mdp = fs.FiniteMDP(transition, reward)
+    mdp = fs.FiniteMDP(transition, reward, 0.2)
     for s in range(3):
         for a in range(2):
             assert mdp.expected_reward[s, a] == pytest.approx(transition[a, s] @ reward[s, a])
@@ -18,14 +18,14 @@ def test_reward_of_a_transition_is_averaged_over_the_kernel():
 
 
 def test_reward_of_a_state_does_not_depend_on_the_action():
-    mdp = fs.FiniteMDP(UNIFORM, [1.0, 2.0, 3.0])
+    mdp = fs.FiniteMDP(UNIFORM, [1.0, 2.0, 3.0], 0.2)
     np.testing.assert_array_equal(mdp.expected_reward, [[1, 1], [2, 2], [3, 3]])
     np.testing.assert_allclose(mdp.initial, 1 / 3)
 
 
 def test_arrays_are_copies_that_nobody_can_write_to():
     reward = np.zeros(3)
-    mdp = fs.FiniteMDP(UNIFORM, reward)
+    mdp = fs.FiniteMDP(UNIFORM, reward, 0.2)
     reward[0] = 5
     assert mdp.reward[0] == 0
     with pytest.raises(ValueError, match="read-only"):

@@ -33,8 +33,8 @@ def test_measured_heterogeneity_is_the_definition(kind, reward_axes):
 def test_fleets_of_both_kernels_are_measured_and_averaged():
     rng = np.random.default_rng(0)
     reward = rng.random((4, 3))
-    shift = fs.FiniteMDP(kernel_of("shift", rng, 4, 3), reward)
-    dense = fs.FiniteMDP(kernel_of("dense", rng, 4, 3), reward)
+    shift = fs.FiniteMDP(kernel_of("shift", rng, 4, 3), reward, 0.2)
+    dense = fs.FiniteMDP(kernel_of("dense", rng, 4, 3), reward, 0.2)
     group = fs.Fleet([shift, dense, dense])
     gap = np.abs(shift.transition - dense.transition).sum(axis=2).max()
     assert group.eps_p == pytest.approx(gap)

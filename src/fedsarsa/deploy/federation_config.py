@@ -13,6 +13,7 @@ from fedsarsa.algorithm import FedSARSA
 from fedsarsa.deploy import terms
 from fedsarsa.deploy.deadline import Deadline
 from fedsarsa.experiments import config as configs
+from fedsarsa.experiments.config_errors import explained
 from fedsarsa.experiments.fleet_sections import ControlSection, FileFleet, GymSection, PaperFleet
 from fedsarsa.experiments.section import Count, Section, unless_given
 from fedsarsa.federation import servers
@@ -340,9 +341,9 @@ class Federation:
 
 def load(path: Path) -> Federation:
     """Read a deployment's configuration; the error lists every wrong key, its value and what was expected."""
+    content = configs.read(path)
     try:
-        deployment = Deployment.model_validate(configs.read(path))
+        deployment = Deployment.model_validate(content)
     except ValidationError as error:
-        lines = [f"{path}: " + configs.explain(problem, Deployment) for problem in error.errors()]
-        raise ValueError("\n".join(lines)) from None
+        raise ValueError(explained(error, content, Deployment, str(path))) from None
     return Federation(deployment, path.parent)

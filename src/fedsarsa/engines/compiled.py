@@ -10,6 +10,7 @@ import sys
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import fields
 from functools import cached_property
 from typing import Any, ClassVar
@@ -230,12 +231,13 @@ def span_of(problem: Problem, t: int, steps: int) -> Span:
 class _Announcer(event.Listener):
     """Says, once per process, that the wait is for the compiler."""
 
-    said = False
+    unsaid: ClassVar[list[str]] = [
+        "fedsarsa: compiling the cpu engine, kept for later trainings of this kind ..."
+    ]
 
     def on_start(self, event: Any) -> None:  # noqa: ARG002
-        if not _Announcer.said:
-            _Announcer.said = True
-            print("fedsarsa: compiling the cpu engine, once on this machine ...", file=sys.stderr)
+        with suppress(IndexError):  # of two threads, one finds it
+            print(_Announcer.unsaid.pop(), file=sys.stderr)
 
     def on_end(self, event: Any) -> None:
         """Nothing to say."""

@@ -164,4 +164,4 @@ def worlds_of(problem: Problem) -> Worlds:
 @cache
 def no_tables() -> WorldTables:
     """Tables of a world with one state, where kernels read none."""
-    return tabulate_worlds(Fleet([FiniteMDP(np.ones((1, 1, 1)), np.zeros(1))]))
+    return tabulate_worlds(Fleet([FiniteMDP(np.ones((1, 1, 1)), np.zeros(1), 0.5)]))

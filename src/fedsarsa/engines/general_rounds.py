@@ -150,6 +150,7 @@ def local_steps(
     for step in range(span.steps):
         # What theta-tilde gives to the steps of this round after this one: a + t each.
         remaining = span.steps - 1 - step + span.left
+        time_bin = (t + step) * worlds.bins // worlds.steps
         rest = remaining * (settings.offset + t + step + 0.5 * (remaining + 1))
         run, agent = low // agents, low % agents - 1
         for lane in range(low, high):
@@ -160,7 +161,19 @@ def local_steps(
                 continue
             size = step_sizes[settings.schedule[agent], column + step]
             if not one_step(
-                worlds, model, settings, view, learners, lane, run, agent, t + step, size, rest, workspace
+                worlds,
+                model,
+                settings,
+                view,
+                learners,
+                lane,
+                run,
+                agent,
+                t + step,
+                time_bin,
+                size,
+                rest,
+                workspace,
             ):
                 compiled_mean.fail(run, t + step, workspace.failed_at)
 
@@ -176,6 +189,7 @@ def one_step(
     local_run: int,
     local_agent: int,
     t: int,
+    time_bin: int,
     step_size: float,
     rest: float,
     workspace: RoundWorkspace,
@@ -189,8 +203,7 @@ def one_step(
     if model.redraws:
         local_step.redraw(model, agent_state, theta, moment, workspace.step)
     reward, terminated = move(worlds, learners, lane, local_agent, one)
-    agent_state.elapsed[lane] += 1
-    agent_state.gain[lane] += reward
+    local_step.note_reward(agent_state, lane, time_bin, reward)
     finite = local_step.go_on(
         model,
         agent_state,
@@ -205,7 +218,7 @@ def one_step(
         workspace.step,
     )
     if terminated or agent_state.elapsed[lane] >= worlds.limits[local_agent]:
-        local_step.end_episode(agent_state, lane, t * worlds.bins // worlds.steps)
+        local_step.end_episode(agent_state, lane, time_bin)
         first_state(worlds, learners, moment)
         local_step.begin(model, agent_state, theta, moment, workspace.step)
     return finite

@@ -53,7 +53,7 @@ class GymEngine(Engine):
         self.observed = len(self.fleet.bounds[0])
         self.answer = _answering(problem, self.fleet)
         self.flat = len(self.fleet.observation_space.shape) <= 1
-        self.seed, self.bins = U64(problem.seed), problem.bins
+        self.seed = U64(problem.seed)
         self.stale = True  # whether lanes have stopped since they were listed
         self.waiting: list[int] = []  # lanes whose episodes begin with their next step
         lanes = problem.runs * problem.agents
@@ -261,7 +261,7 @@ class GymEngine(Engine):
             self.begins,
             step_sizes,
             U64(self.first_agent),
-            t * self.bins // self.problem.steps,
+            self.problem.bin_of(t),
             self.seed,
             U64(t),
             self.workspace,

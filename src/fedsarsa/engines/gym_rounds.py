@@ -77,8 +77,7 @@ def learn(
         who = lane % agents
         moment = Moment(lane, who, seed, U64(lane // agents), first_agent + U64(who), U64(t))
         _, word = local_step.words(moment, moment.t)
-        agent_state.elapsed[lane] += 1
-        agent_state.gain[lane] += rewards[lane]
+        local_step.note_reward(agent_state, lane, time_bin, rewards[lane])
         finite = local_step.go_on(
             model,
             agent_state,

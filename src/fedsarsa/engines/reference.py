@@ -87,7 +87,7 @@ def local_step(problem: Problem, state: State, run: int, i: int, t: int, step_si
     index, value = features.active(observed(problem, state, run, i), *held(state, run, i))
     here = summed(theta, index, value)
 
-    reward, terminated, over = move(problem, state, run, i, next_state)
+    reward, terminated, over = move(problem, state, run, i, t, next_state)
     target = reward
     if not terminated:  # an episode cut short by its time limit goes on in the target
         numbers = candidates(problem, run, i, t, random.CANDIDATES)
@@ -184,7 +184,9 @@ def begin(problem: Problem, state: State, run: int, i: int, t: int) -> None:
     act(problem, state, run, i, candidates(problem, run, i, t, random.FIRST_CANDIDATES), first_action)
 
 
-def move(problem: Problem, state: State, run: int, i: int, uniform: float) -> tuple[float, bool, bool]:
+def move(
+    problem: Problem, state: State, run: int, i: int, t: int, uniform: float
+) -> tuple[float, bool, bool]:
     """Take the action that is held; the reward, and whether the episode was terminated, and is over."""
     world, own = problem.fleet[i], state.episodes
     reward, terminated = world.move(row(problem, state, run, i), held(state, run, i)[1], uniform)
@@ -193,6 +195,9 @@ def move(problem: Problem, state: State, run: int, i: int, uniform: float) -> tu
         return reward, terminated, terminated
     own.elapsed[run, i] += 1
     own.gain[run, i] += reward
+    if problem.bins > 0:
+        own.steps[run, i, problem.bin_of(t)] += 1
+        own.rewards[run, i, problem.bin_of(t)] += reward
     return reward, terminated, terminated or bool(own.elapsed[run, i] >= world.time_limit)
 
 
@@ -222,7 +227,7 @@ def end(problem: Problem, state: State, run: int, i: int, t: int) -> None:
     """Note an episode that is over, and forget its traces."""
     own = state.episodes
     assert own is not None
-    time_bin = t * problem.bins // problem.steps
+    time_bin = problem.bin_of(t)
     own.episodes[run, i, time_bin] += 1
     own.returns[run, i, time_bin] += own.gain[run, i]
     own.lengths[run, i, time_bin] += own.elapsed[run, i]

@@ -2,16 +2,16 @@
 
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, ValidationError
 
 from fedsarsa import engines
-from fedsarsa._checks import nearest
 from fedsarsa.algorithm import FedSARSA
-from fedsarsa.experiments.algorithm_sections import SHAPES, Algorithm
+from fedsarsa.experiments.algorithm_sections import Algorithm
+from fedsarsa.experiments.config_errors import explained
 from fedsarsa.experiments.fleet_sections import FleetSection, PaperFleet
-from fedsarsa.experiments.method_sections import OURS, SECTIONS, AnyAlgorithm
+from fedsarsa.experiments.method_sections import AnyAlgorithm
 from fedsarsa.experiments.section import DerivedSection, PositiveCount, Section, Steps, keys_of
 from fedsarsa.federation.problem import AnyFleet
 from fedsarsa.methods import Method
@@ -83,57 +83,4 @@ def validate(content: dict[str, Any], place: str) -> Config:
     try:
         return Config.model_validate(content)
     except ValidationError as error:
-        lines = [f"{place}: " + explain(problem) for problem in error.errors()]
-        raise ValueError("\n".join(lines)) from None
-
-
-def explain(problem: Any, whole: type[Section] = Config) -> str:
-    """Return one of pydantic's errors as a sentence that names key, value and what was expected."""
-    named = problem["loc"][:2] in {("algorithm", name) for name in (OURS, *SECTIONS)}
-    parts = [part for k, part in enumerate(problem["loc"]) if not (named and k == 1)]
-    place, given = ".".join(str(part) for part in parts), problem["input"]
-    match problem["type"]:
-        case "extra_forbidden":
-            valid = _keys(problem["loc"][:-1], whole)
-            hint = nearest(problem["loc"][-1], valid)
-            return f"{place}: unknown key{hint}; valid: {', '.join(valid)}"
-        case "union_tag_not_found":
-            others = "" if problem["ctx"]["discriminator"] == "'kind'" else "a number, a list or "
-            return f"{place}: expected {others}a table with a kind, got {given!r}"
-        case "union_tag_invalid":
-            tags = [tag.strip("'") for tag in problem["ctx"]["expected_tags"].split(", ")]
-            others = "".join(f"a {tag} or " for tag in tags if tag in SHAPES)
-            if not isinstance(given, dict):
-                return f"{place}: expected {others}a table with a kind, got {given!r}"
-            valid, tag = [tag for tag in tags if tag not in SHAPES], problem["ctx"]["tag"]
-            key = "method" if OURS in tags else "kind"
-            return f"{place}.{key}: expected {' or '.join(valid)}, got {tag!r}{nearest(tag, valid)}"
-        case "value_error":
-            return f"{place}: {problem['ctx']['error']}"
-    return f"{place}: {problem['msg']}, got {given!r}"
-
-
-def _keys(place: tuple[Any, ...], whole: type[Section]) -> list[str]:
-    """Return the valid keys of the section at ``place``, a path through fields, kinds, shapes and numbers."""
-    found: list[type[Section]] = [whole]
-    for part in place:
-        inside = [one.model_fields[part].annotation for one in found if part in one.model_fields]
-        alike = [one for one in found if part in _kind(one)]
-        found = [table for annotation in inside for table in tables(annotation)] or alike or found
-    return sorted({name for one in found for name in one.model_fields})
-
-
-def _kind(section: type[Section]) -> tuple[Any, ...]:
-    """Return the kind of a section, or its method, if it has one."""
-    kind = section.model_fields.get("kind") or section.model_fields.get("method")
-    if kind is None:
-        return (OURS,) if issubclass(section, Algorithm) else ()
-    return get_args(kind.annotation)
-
-
-def tables(annotation: Any) -> list[type[Section]]:
-    """Return the sections inside a field's annotation."""
-    if isinstance(annotation, type):
-        return [annotation] if issubclass(annotation, Section) else []
-    found = [section for part in getattr(annotation, "__args__", ()) for section in tables(part)]
-    return list(dict.fromkeys(found))
+        raise ValueError(explained(error, content, Config, place)) from None

@@ -15,6 +15,7 @@ from fedsarsa.experiments.section import (
     PositiveCount,
     Section,
     Seed,
+    built,
     keys_of,
     unless_given,
 )
@@ -148,16 +149,45 @@ class FileFleet(Section):
             raise ValueError(f"fleet.path: agent {agent}: {error}") from None
 
 
-@keys_of(
-    control.fleet,
-    toml_types={"agents": PositiveCount, "vary": dict[str, list[float]], "seed": Seed},
-    defaults={"agents": 16, "vary": {}},
-)
+class Range(Section):
+    """Where an agent's value is drawn from, uniformly."""
+
+    low: float
+    high: float
+
+    def build(self, folder: Path) -> tuple[float, float]:  # noqa: ARG002
+        """Return the range as fleets take it."""
+        return self.low, self.high
+
+
+VARY = {"agents": PositiveCount | None, "vary": dict[str, Range | list[Any]], "seed": Seed}
+AGENTS = 16  # unless lists say how many
+
+
+def _varied(arguments: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """The arguments of a fleet whose ``vary`` holds ranges and lists."""
+    vary = {name: built(given, folder) for name, given in arguments["vary"].items()}
+    agents = arguments["agents"]
+    if agents is None and not any(isinstance(given, list) for given in vary.values()):
+        agents = AGENTS
+    return arguments | {"vary": vary, "agents": agents}
+
+
+def _check_apart(key: str, given: dict[str, Any], taken: tuple[str, ...], world: str) -> None:
+    """Reject options of a world by names that keys of the fleet have."""
+    for name in given.keys() & {*taken}:
+        raise ValueError(
+            f"fleet.{key} must hold {key} of {world}, got {name} = {given[name]!r}, which belongs in [fleet]"
+        )
+
+
+@keys_of(control.fleet, toml_types=VARY, defaults={"vary": {}})
 class ControlSection(DerivedSection):
     """Control worlds whose physics differ; see ``fedsarsa.control.fleet``.
 
-    In ``vary`` a list of two numbers is a range, unless there are two agents; longer lists give the agents'
-    own. ``physics`` are shared by all.
+    In ``vary`` a table ``{ low = 0.4, high = 0.6 }`` is a range from which every agent's value is drawn, and
+    a list gives the agents' own, of which there may be more than agents. Unless ``agents`` are given, there
+    are as many as a list has values, or 16. ``physics`` are shared by all.
     """
 
     kind: Literal["control"] = "control"
@@ -165,12 +195,8 @@ class ControlSection(DerivedSection):
 
     def build(self, folder: Path = Path()) -> control.ControlFleet:
         """Make the fleet."""
-        for name in self.physics.keys() & {*self.key_names}:
-            raise ValueError(
-                f"fleet.physics must hold physics of {self.world}, got {name} = {self.physics[name]!r}, "
-                "which belongs in [fleet]"
-            )
-        return control.fleet(**(self.arguments(folder) | self.physics))
+        _check_apart("physics", self.physics, self.key_names, self.world)
+        return control.fleet(**(_varied(self.arguments(folder), folder) | self.physics))
 
 
 class Environments(DerivedSection):
@@ -189,19 +215,44 @@ class Environments(DerivedSection):
             raise ValueError(
                 "fleet: expected either agents or each, a list of options with one table per agent"
             )
+        wrappers = getattr(self, "wrappers", ())
         given = [{}] if self.each is None else self.each
-        return [GymWorld(self.id, **(self.options | own)) for own in given] * (self.agents or 1)
+        made = [GymWorld(self.id, wrappers=wrappers, **(self.options | own)) for own in given]
+        return made * (self.agents or 1)
+
+
+@keys_of(
+    GymFleet.make,
+    without=["make_env", "discount", "processes", "vector"],
+    toml_types=VARY | {"wrappers": list[str | dict[str, Any]]},
+    defaults={"vary": {}, "wrappers": []},
+)
+class VariedEnvironments(Environments):
+    """Environments of Gymnasium by id, in wrappers; ``vary`` and ``spread`` are as for control worlds."""
 
 
 @keys_of(GymFleet, without=["worlds"])
-class GymSection(Environments):
-    """Environments of Gymnasium by id: ``options`` for all, or ``each``, a table of options per agent."""
+class GymSection(VariedEnvironments):
+    """Environments of Gymnasium by id; see ``fedsarsa.GymFleet.make``.
+
+    ``options`` are those of all agents. Agents differ by ``vary``, by ``spread``, or by ``each``, a table of
+    options per agent. ``wrappers`` are names in ``gymnasium.wrappers``, or tables with a ``name`` and
+    arguments.
+    """
 
     kind: Literal["gym"] = "gym"
 
     def build(self, folder: Path = Path()) -> GymFleet:
         """Make the fleet."""
-        return GymFleet(self.worlds, **self.arguments(folder))
+        if not self.vary and self.spread == 0:
+            return GymFleet(self.worlds, **self.arguments(folder))
+        if self.each is not None:
+            raise ValueError("fleet: expected either each, or vary and spread, got both")
+        names = ("agents", "vary", "spread", "seed", "wrappers")
+        _check_apart("options", self.options, (*names, *self.key_names), self.id)
+        drawn = {name: getattr(self, name) for name in names}
+        arguments = _varied(drawn, folder) | self.arguments(folder)
+        return GymFleet.make(self.id, **arguments, **self.options)
 
 
 @keys_of(GymWorld.to_finite, ["self"], {"ends": Literal[toy_text.RESTART, toy_text.ABSORBING]})

@@ -1,9 +1,8 @@
-"""Learning curves of episodic worlds: return against each agent's own steps, per agent and for the fleet."""
+"""Learning curves: return or reward per step against each agent's own steps, per agent and for the fleet."""
 
 import warnings
 
 import numpy as np
-import xarray as xr
 from matplotlib.figure import Figure
 
 from fedsarsa.experiments.plots import STEPS
@@ -12,24 +11,15 @@ from fedsarsa.federation.history import History
 
 SIZE = (6.4, 4.0)  # inches
 POINTS = 50  # points of a curve: bins of time are put together
-
-
-def coarse(history: History, points: int = POINTS) -> xr.DataArray:
-    """``history.learning_curve`` with at most so many points, each the mean over the episodes of its bins.
-
-    Where they cannot all have the same number of bins, the last one has fewer.
-    """
-    data = history.data
-    factor = -(-data.sizes["bin"] // points)
-    grouped = data[["episodes", "returns"]].coarsen(bin=factor, boundary="pad").sum()
-    end = data["bin_end"].coarsen(bin=factor, boundary="pad").max().astype(int)
-    curve = (grouped["returns"] / grouped["episodes"].where(grouped["episodes"] > 0)).rename(bin="t")
-    return curve.assign_coords(t=end.values).rename("return")
+LABELS = {"return": "return of an episode", "reward_per_step": "reward per step (no episode has ended)"}
 
 
 def figure(history: History, title: str) -> Figure:
-    """The fleet's mean return with a 95% band over runs, and every agent's own in the background."""
-    curve = coarse(history)
+    """The fleet's mean return with a 95% band over runs, and every agent's own in the background.
+
+    Where no episode has ended, the mean reward of a step.
+    """
+    curve = history.learning_curve(bins=POINTS)
     with warnings.catch_warnings(action="ignore", category=RuntimeWarning):  # bins without an episode
         agents, (mean, margin) = curve.mean("run"), mean_and_margin(curve.mean("agent"))
     drawn = Figure(figsize=SIZE, layout="constrained")
@@ -46,7 +36,7 @@ def figure(history: History, title: str) -> Figure:
     axes.margins(x=0)
     axes.grid(alpha=0.3, linewidth=0.5)
     axes.set_xlabel(STEPS)
-    axes.set_ylabel("return of an episode")
+    axes.set_ylabel(LABELS[str(curve.name)])
     axes.set_title(title, fontsize="small", wrap=True)
     axes.legend(frameon=False, fontsize="small")
     return drawn

@@ -48,7 +48,7 @@ class DerivedSection(Section):
 
 
 class BoundsSection(Section):
-    """Lowest and highest observations."""
+    """Lowest and highest observations; a pair of lists says the same."""
 
     low: list[float]
     high: list[float]
@@ -138,7 +138,7 @@ def toml_type(annotation: Any) -> Any:
     if annotation is int:
         return Count
     if annotation == Bounds:
-        return BoundsSection
+        return BoundsSection | list[list[float]]
     origin = get_origin(annotation)
     if origin in (Union, types.UnionType):
         return Union[tuple(toml_type(one) for one in get_args(annotation))]  # noqa: UP007

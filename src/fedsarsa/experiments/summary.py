@@ -18,7 +18,6 @@ from fedsarsa.experiments.sweep import Sweep
 from fedsarsa.federation.history import History
 
 ERROR, RETURN = "final error", "late return"
-LATE = 0.1  # the last part of a training, whose episodes are averaged
 MEANING = {
     ERROR: "final error: squared distance of the central parameter to where agent 0 would settle alone "
     "(its fixed point; a long run's average for policies that jump), nan where that is nowhere",
@@ -35,7 +34,7 @@ def outcome(sweep: Sweep) -> Callable[[Cell, History], xr.DataArray]:
 
     def measure(cell: Cell, history: History) -> xr.DataArray:
         if "episodes" in history.data:
-            found = late_return(history).where(history.failed_at < 0).rename(RETURN)
+            found = history.late_return().mean("agent").where(history.failed_at < 0).rename(RETURN)
         else:
             theta = reference(cell.config, sweep.grid.folder)
             where = math.nan if theta is None else theta
@@ -43,14 +42,6 @@ def outcome(sweep: Sweep) -> Callable[[Cell, History], xr.DataArray]:
         return found.assign_attrs(failed=int((history.failed_at >= 0).sum()))
 
     return measure
-
-
-def late_return(history: History) -> xr.DataArray:
-    """Mean over agents of their mean return in the last tenth of the steps, (run,); NaN if there is none."""
-    data = history.data
-    late = data[["episodes", "returns"]].isel(bin=data["bin_end"] > (1 - LATE) * history.settings["steps"])
-    total = late.sum("bin")
-    return (total["returns"] / total["episodes"].where(total["episodes"] > 0)).mean("agent")
 
 
 def rows(sweep: Sweep, outcomes: Sequence[xr.DataArray]) -> list[list[str]]:

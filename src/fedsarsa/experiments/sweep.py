@@ -20,6 +20,7 @@ from fedsarsa.experiments import store
 from fedsarsa.experiments.grid import Cell, Grid, label
 from fedsarsa.experiments.store import Store
 from fedsarsa.federation.history import History
+from fedsarsa.federation.training import NoAgentLeftError
 
 MARK = "cell"  # the attribute of a history that says which cell it is of
 
@@ -121,7 +122,7 @@ def train(sweep: Sweep, cell: Cell, threads: int, report: Report) -> History:
             progress=progress,
             checkpoint=checkpoint,
         )
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, NoAgentLeftError) as error:
         raise ValueError(f"cell with {cell}: {error}") from error
     keep(sweep, cell, history)
     return history

@@ -1,6 +1,6 @@
-"""A training laid down on disk, to go on from as if nothing had happened.
+"""A training saved on disk, to resume or to extend as if nothing had happened.
 
-Environments of Gymnasium cannot be laid down: there a training goes on with new episodes.
+Environments of Gymnasium cannot be saved: there a training goes on with new episodes.
 """
 
 import hashlib
@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
+from numpy.typing import NDArray
 
 from fedsarsa import _netcdf
 from fedsarsa._checks import Floats
@@ -31,30 +32,71 @@ ARRAYS = (
 )
 
 
-def fingerprint(problem: Problem, engine: str, theta0: Floats, record_every: int) -> str:
-    """A digest of all that decides a training and the state of its engine."""
+Fingerprint = dict[str, str]  # what decides a training, by the names that users know, each in words
+SHORT = 100  # letters of words that an error shows; longer ones are kept as a digest
+BINNED = ("episodes", "returns", "lengths", "steps", "rewards")  # what agents hold by bins of time
+
+
+def fingerprint(problem: Problem, engine: str, theta0: Floats, record_every: int) -> Fingerprint:
+    """All that decides a training and the state of its engine, except for how many steps it has.
+
+    Where theta-tilde is kept, engines gather it in different ways, round by round: a training that ended
+    within a round cannot be extended.
+    """
+    step, every = problem.step, problem.sync_every
+    mark = {
+        "fleet": _words(problem.fleet.identity()),
+        "features": _words(*problem.features.identity()),
+        "actions": _words(problem.candidates, problem.action_bounds),
+        "policy": _words(*_parts(problem.policy)),
+        "step_size": _words(problem.schedules, problem.schedule_of),
+        "sync_every": _words(every),
+        "server": _words(*_parts(problem.server), problem.radius, problem.weights),
+        "options of the step": _words(*vars(step).values(), *(one.pi for one in step.behaviour)),
+        "runs": _words(problem.runs),
+        "seed": _words(problem.seed),
+        "theta0": _words(theta0),
+        "record_every": _words(record_every),
+    }
+    if problem.average_offset is not None:
+        whole = every is not None and problem.steps % every == 0
+        mark |= {"engine": engine, "steps": "whole rounds" if whole else _words(problem.steps)}
+    return mark
+
+
+def _words(*items: object) -> str:
+    """Items in words, or their digest where those would be long or lose digits."""
+    words = ", ".join(repr(item) for item in items)
+    if len(words) <= SHORT and not any(isinstance(item, np.ndarray) for item in items):
+        return words
     digest = hashlib.sha256()
-
-    def add(*items: object) -> None:
-        for item in items:
-            data = np.ascontiguousarray(item).tobytes() if isinstance(item, np.ndarray) else item
-            digest.update(data if isinstance(data, bytes) else repr(data).encode())
-            digest.update(b";")
-
-    step = problem.step
-    add(problem.fleet.identity(), *problem.features.identity(), problem.candidates, problem.action_bounds)
-    add(type(problem.policy).__name__, *vars(problem.policy).values())
-    add(problem.schedules, problem.schedule_of, problem.sync_every, problem.radius, problem.weights)
-    add(type(problem.server).__name__, *vars(problem.server).values())
-    add(*vars(step).values(), *(one.pi for one in step.behaviour))
-    add(problem.steps, problem.runs, problem.seed, theta0, record_every)
-    if problem.average_offset is not None:  # engines gather theta-tilde in different ways
-        add(engine)
+    for item in items:
+        data = np.ascontiguousarray(item).tobytes() if isinstance(item, np.ndarray) else repr(item).encode()
+        digest.update(data + b";")
     return digest.hexdigest()
 
 
-def save(path: Path, mark: str, state: State, records: Synchronisations, known: int) -> None:
-    """Write where a training stands and the first ``known`` of its records, atomically."""
+def _parts(setting: object) -> list[object]:
+    """A setting by its repr, or where it holds arrays, of which a repr loses digits, by its fields."""
+    held = list(vars(setting).values())
+    return [type(setting).__name__, *held] if any(isinstance(one, np.ndarray) for one in held) else [setting]
+
+
+def differences(known: Fingerprint, wanted: Fingerprint) -> str:
+    """What differs between two trainings, with both values where they are short."""
+    found = []
+    for name in wanted | known:
+        there, here = known.get(name, "none"), wanted.get(name, "none")
+        digests = any(len(words) == hashlib.sha256().digest_size * 2 for words in (there, here))
+        if there != here:
+            found.append(f"another {name}" if digests else f"{name} {there} there, {here} here")
+    return "; ".join(found)
+
+
+def save(
+    path: Path, mark: Fingerprint, steps: int, state: State, records: Synchronisations, known: int
+) -> None:
+    """Write where a training of ``steps`` stands and the first ``known`` of its records, atomically."""
     _netcdf.write(
         xr.Dataset(
             {
@@ -78,8 +120,9 @@ def save(path: Path, mark: str, state: State, records: Synchronisations, known: 
             ),
             attrs={
                 "fedsarsa_file": KIND,
-                "fingerprint": mark,
+                "fingerprint": json.dumps(mark),
                 "t": state.t,
+                "steps": steps,
                 "reports": json.dumps(state.reports),
             },
         ),
@@ -98,13 +141,22 @@ def _named(prefix: str, arrays: dict[str, Any], dims: tuple[str, ...]) -> dict[s
     }
 
 
-def load(path: Path, mark: str, records: Synchronisations) -> State:
-    """Read a checkpoint of the training with this fingerprint, its records into ``records``."""
-    data = _netcdf.read(path, KIND, (*ARRAYS, "fingerprint", "t", "reports"))
-    if data.attrs["fingerprint"] != mark:
+def load(path: Path, mark: Fingerprint, problem: Problem, records: Synchronisations) -> State:
+    """Read a checkpoint of the training with this fingerprint, its records into ``records``.
+
+    It may be one of fewer steps, which goes on; its bins of time are then put together.
+    """
+    data = _netcdf.read(path, KIND, (*ARRAYS, "fingerprint", "t", "steps", "reports"))
+    different = differences(json.loads(data.attrs["fingerprint"]), mark)
+    if different:
         raise ValueError(
-            f"{path}: expected a checkpoint of this training, got one of another; "
+            f"{path}: expected a checkpoint of this training, got one of another ({different}); "
             "remove it or choose another place"
+        )
+    if data.attrs["t"] > problem.steps:
+        raise ValueError(
+            f"{path}: expected a checkpoint of at most {problem.steps} steps, got one after "
+            f"{data.attrs['t']}; ask for more steps, remove it or choose another place"
         )
     known = data.sizes["record"]
     records.central[:, :known], records.drift[:, :known] = data["central"].values, data["drift"].values
@@ -114,6 +166,10 @@ def load(path: Path, mark: str, records: Synchronisations) -> State:
     )
     for name, array in records.personal.items():
         array[:, :known] = data[f"recorded_{name}"].values
+    if data.attrs["steps"] != problem.steps:
+        held |= {
+            name: _put_together(held[name], int(data.attrs["steps"]), problem) for name in BINNED if held
+        }
     return State(
         t=int(data.attrs["t"]),
         theta=data["theta"].values,
@@ -128,3 +184,15 @@ def load(path: Path, mark: str, records: Synchronisations) -> State:
         episodes=Episodes(**held) if held else None,
         reports=json.loads(data.attrs["reports"]),
     )
+
+
+def _put_together(array: NDArray[Any], steps: int, problem: Problem) -> NDArray[Any]:
+    """Sums in bins of ``steps`` in all, in the bins of a longer training: each in that of its last step."""
+    bins = array.shape[-1]
+    if bins == 0:
+        return array
+    last = -(-np.arange(1, bins + 1) * steps // bins) - 1
+    result = np.zeros((*array.shape[:-1], problem.bins), array.dtype)
+    for old, new in enumerate(problem.bin_of(last)):
+        result[..., new] += array[..., old]
+    return result

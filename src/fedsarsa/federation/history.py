@@ -15,8 +15,10 @@ from fedsarsa._version import __version__
 from fedsarsa.federation.problem import Problem
 from fedsarsa.federation.state import RUNNING, State, Synchronisations
 from fedsarsa.federation.state import variables as episode_variables
+from fedsarsa.worlds import varied
 
 KIND = "history"
+LATE = 0.1  # the last part of a training, whose episodes are averaged
 NEEDED = ("central", "drift", "final", "local", "failed_at", "settings", "engine", "seed")
 
 
@@ -103,16 +105,84 @@ class History:
         settings: dict[str, Any] = json.loads(self.data.attrs["settings"])
         return settings
 
-    def learning_curve(self) -> xr.DataArray:
+    def learning_curve(self, bins: int | None = None) -> xr.DataArray:
         """Mean return of the episodes that ended in each bin of time, (run, agent, t); NaN where none did.
 
-        Of control worlds and environments of Gymnasium; t is where a bin ends.
+        Where no agent has ended an episode, it is the mean reward of a step in each bin, as in
+        `reward_curve`; the array's name says which, "return" or "reward_per_step".
+
+        Parameters
+        ----------
+        bins : int, optional
+            Put bins together until there are at most so many. Every episode of a (run, agent) then counts
+            alike. Training records up to 200.
+
+        Returns
+        -------
+        xarray.DataArray
+            ``t`` is where a bin ends. Physics or options in which agents differ are coordinates of ``agent``.
+
+        Raises
+        ------
+        AttributeError
+            The worlds are finite.
+
+        Examples
+        --------
+        >>> import fedsarsa as fs
+        >>> carts = fs.control.fleet("CartPole", vary={"length": [0.4, 0.6]})
+        >>> algo = fs.FedSARSA(fs.TileCoding(4, 4), fs.EpsilonGreedy(0.1), step_size=0.3)
+        >>> curve = algo.train(carts, steps=1000, runs=3).learning_curve(bins=5)
+        >>> curve.dims, curve.t.values.tolist(), curve.length.values.tolist()
+        (('run', 'agent', 't'), [200, 400, 600, 800, 1000], [0.4, 0.6])
         """
+        if not self._episodic["episodes"].any():
+            return self.reward_curve(bins)
+        return _quotient(self._pooled(bins), "returns", "episodes").rename("return")
+
+    def reward_curve(self, bins: int | None = None) -> xr.DataArray:
+        """Mean reward of the steps in each bin of time, (run, agent, t); NaN where an agent took none.
+
+        Parameters
+        ----------
+        bins : int, optional
+            As in `learning_curve`.
+        """
+        return _quotient(self._pooled(bins), "rewards", "steps").rename("reward_per_step")
+
+    def late_return(self, share: float = LATE) -> xr.DataArray:
+        """Mean return of the episodes that ended late in training, (run, agent); NaN where none did.
+
+        Where no agent has ended an episode, it is the mean reward of a step, as in `learning_curve`.
+
+        Parameters
+        ----------
+        share : float
+            What is late: the last tenth of the steps unless given.
+        """
+        if not 0 < _checks.number("share", share) <= 1:
+            raise ValueError(f"share must be a number in (0, 1], got {share!r}")
+        data = self._episodic
+        late = data.isel(bin=data["bin_end"] > (1 - share) * self.settings["steps"]).sum("bin")
+        if data["episodes"].any():
+            return _quotient(late, "returns", "episodes").rename("return")
+        return _quotient(late, "rewards", "steps").rename("reward_per_step")
+
+    @property
+    def _episodic(self) -> xr.Dataset:
+        """What was summed up in bins of time."""
         if "episodes" not in self.data:
             raise AttributeError("finite worlds have no episodes, and no learning curve; see mse")
-        data = self.data
-        curve = (data["returns"] / data["episodes"].where(data["episodes"] > 0)).rename(bin="t")
-        return curve.assign_coords(t=data["bin_end"].values).rename("return")
+        return self.data[["episodes", "returns", "steps", "rewards", "bin_end"]]
+
+    def _pooled(self, bins: int | None) -> xr.Dataset:
+        """Sums in at most ``bins`` bins of time, along ``t``; the last one may be shorter."""
+        data = self._episodic
+        most = data.sizes["bin"] if bins is None else _checks.integer("bins", bins, least=1)
+        width = -(-data.sizes["bin"] // most)
+        grouped = data.drop_vars("bin_end").coarsen(bin=width, boundary="pad").sum()
+        end = data["bin_end"].coarsen(bin=width, boundary="pad").max().astype(int)
+        return grouped.rename(bin="t").assign_coords(t=end.values)
 
     def mse(self, theta: ArrayLike) -> xr.DataArray:
         """||theta-bar_t - theta||^2 of every run, (run, t).
@@ -201,6 +271,11 @@ class History:
         )
 
 
+def _quotient(data: xr.Dataset, total: str, count: str) -> xr.DataArray:
+    """A mean; NaN where there is nothing to average."""
+    return data[total] / data[count].where(data[count] > 0)
+
+
 def history_of(
     problem: Problem,
     state: State,
@@ -240,7 +315,17 @@ def history_of(
         "seed": str(problem.seed),
         "settings": json.dumps(settings),
     }
-    return History(xr.Dataset(variables, coords={"run": np.arange(problem.runs), "t": t}, attrs=attributes))
+    data = xr.Dataset(variables, coords={"run": np.arange(problem.runs), "t": t}, attrs=attributes)
+    return History(data.assign_coords(_agents(problem, data)))
+
+
+def _agents(problem: Problem, data: xr.Dataset) -> dict[str, Any]:
+    """Coordinates along ``agent``: numbers, and all numbers in which agents' worlds differ."""
+    coordinates: dict[str, Any] = {"agent": np.arange(problem.agents)}
+    for name, values in varied.numbers(problem.fleet.varied()).items():
+        taken = name in data.variables or name in data.dims
+        coordinates[f"agent_{name}" if taken else name] = ("agent", values)
+    return coordinates
 
 
 def _plain_average(problem: Problem, state: State) -> Floats:

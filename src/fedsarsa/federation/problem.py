@@ -1,6 +1,7 @@
 """A training problem, checked and complete: all that decides a training."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -101,8 +102,12 @@ class Problem:
 
     @property
     def bins(self) -> int:
-        """In how many bins of time episodes are summed up; 0 where there are none."""
+        """In how many bins of time episodes and rewards are summed up; 0 where there are no episodes."""
         return 0 if self.finite else min(BINS, self.steps)
+
+    def bin_of(self, t: Any) -> Any:
+        """The bin of step ``t``, or of an array of steps."""
+        return t * self.bins // self.steps
 
     @property
     def step_factor(self) -> float:

@@ -45,6 +45,8 @@ class Episodes:
         Number of steps after which an agent stopped, as its environment failed; -1 otherwise.
     episodes, returns, lengths : (R, N, bins)
         Number, summed return and summed length of the episodes that ended in each bin of time.
+    steps, rewards : (R, N, bins)
+        Number and summed reward of the steps in each bin of time.
     """
 
     physical: Floats
@@ -66,6 +68,8 @@ class Episodes:
     episodes: Integers
     returns: Floats
     lengths: Integers
+    steps: Integers
+    rewards: Floats
 
     def taught(self, begun: int) -> NDArray[np.bool]:
         """Whose parameters count at the server, (R, N): agents that have not stopped up to step ``begun``.
@@ -228,6 +232,8 @@ def first_episodes(problem: Problem) -> Episodes:
         episodes=zeros(problem.bins, kind=np.int64),
         returns=zeros(problem.bins),
         lengths=zeros(problem.bins, kind=np.int64),
+        steps=zeros(problem.bins, kind=np.int64),
+        rewards=zeros(problem.bins),
     )
 
 
@@ -243,6 +249,8 @@ def variables(problem: Problem, episodes: Episodes, failed_at: Integers) -> dict
         "episodes": (dims, np.where(told, episodes.episodes, 0)),
         "returns": (dims, np.where(told, episodes.returns, 0.0)),
         "lengths": (dims, np.where(told, episodes.lengths, 0)),
+        "steps": (dims, np.where(told, episodes.steps, 0)),
+        "rewards": (dims, np.where(told, episodes.rewards, 0.0)),
         "bin_end": ("bin", -(-np.arange(1, problem.bins + 1) * problem.steps // problem.bins)),
         "clipped": (("run", "agent"), np.where(failed_at[:, None] == RUNNING, episodes.clipped, 0)),
         "stopped_at": (("run", "agent"), episodes.stopped_at),

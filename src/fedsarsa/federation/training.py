@@ -4,6 +4,7 @@ import time
 import warnings
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,11 +17,46 @@ from fedsarsa.federation.problem import Problem
 from fedsarsa.federation.progress import Progress, reporting
 from fedsarsa.federation.state import RUNNING, State, Synchronisations, first_state
 
+if TYPE_CHECKING:
+    from fedsarsa.federation.history import History
+
 CHECKPOINT_SECONDS = 60.0
 SPAN_SECONDS = 0.25  # between two looks at progress, interrupts and checkpoints
 SPAN_NUMBERS = 4_000_000  # numbers a span may hold: 32 MB
 MOST_RECORDED = 4 * 2**30  # bytes of central parameters that a history may keep
+LONGEST_REASON = 1000  # letters of why an agent stopped, in an error
 KEPT = 200  # records that are suggested instead
+
+
+class NoAgentLeftError(RuntimeError):
+    """Every agent of every run has stopped, as its environment failed.
+
+    Attributes
+    ----------
+    history : History or None
+        What was learned before; None if that is nothing.
+    """
+
+    def __init__(self, why: str, history: "History | None" = None) -> None:
+        super().__init__(why)
+        self.history = history
+
+
+def why_nobody_is_left(state: State) -> str | None:
+    """The first reason, where every agent of every run has stopped; else None."""
+    if not state.reports or state.episodes is None or (state.episodes.stopped_at == RUNNING).any():
+        return None
+    first = min(state.reports, key=lambda report: int(report["step"]))
+    reason = str(first["why"]).strip().splitlines()[-1][:LONGEST_REASON]  # the last line of a traceback
+    where = "agent {agent} of run {run} stopped at step {step}: {environment}".format(**first)
+    return f"no agent is left: {where}: {reason}"
+
+
+def _check_first_step(state: State) -> None:
+    """Raise where every agent stopped before it had learned anything."""
+    why = why_nobody_is_left(state)
+    if why is not None and state.episodes is not None and state.episodes.stopped_at.max() == 0:
+        raise NoAgentLeftError(why)
 
 
 def train(
@@ -36,7 +72,7 @@ def train(
     mark = cache(lambda: checkpoint.fingerprint(problem, engine.name, theta0, record_every) + engine.identity)
     state, records = first_state(problem, theta0), _empty(problem, record_every)
     if path is not None and path.exists():
-        state = checkpoint.load(path, mark(), records)
+        state = checkpoint.load(path, mark(), problem, records)
     else:
         engine.start(state)
         records.central[:, 0], records.drift[:, 0] = state.central, np.nan
@@ -44,6 +80,7 @@ def train(
     saved, span = time.monotonic(), engine.first_steps
     with held_interrupt() as interrupted, reporting(problem, state.t, progress) as report:
         while state.t < problem.steps and not interrupted.is_set():
+            _check_first_step(state)
             begun = time.monotonic()
             seen = engine.advance(state, span_length(problem, state.t, span, record_every))
             known = _note(problem, records, record_every, state.t, seen)
@@ -51,18 +88,18 @@ def train(
             report(state.t)
             ended = time.monotonic()
             span = adapted(span, ended - begun)
-            if path is not None and (ended - saved > CHECKPOINT_SECONDS or interrupted.is_set()):
+            due = ended - saved > CHECKPOINT_SECONDS or interrupted.is_set() or state.t == problem.steps
+            if path is not None and due:
                 try:
-                    checkpoint.save(path, mark(), state, records, known)
+                    checkpoint.save(path, mark(), problem.steps, state, records, known)
                 except OSError as error:
                     if interrupted.is_set() or error.errno not in NO_ROOM:
                         raise
-                    warnings.warn(
-                        f"{error}; training goes on, and tries to save again in a minute",
-                        RuntimeWarning,
-                        stacklevel=3,
-                    )
+                    over = state.t == problem.steps
+                    then = "it cannot be extended" if over else "it goes on, and saves again in a minute"
+                    warnings.warn(f"{error}; training is not saved: {then}", RuntimeWarning, stacklevel=3)
                 saved = time.monotonic()
+    _check_first_step(state)
     if interrupted.is_set():
         raise Interrupted(f"interrupted after {state.t} of {problem.steps} steps")
     return state, records
@@ -139,9 +176,16 @@ def check_records(problem: Problem, record_every: int) -> None:
     numbers = problem.features.dim
     if problem.server.personal:
         numbers += problem.agents * (problem.features.dim + problem.agents)
-    needed = 8 * problem.runs * numbers * (rounds // record_every)
+    each = 8 * problem.runs * numbers
+    needed = each * (rounds // record_every)
     if needed > MOST_RECORDED:
+        keep = min(KEPT, MOST_RECORDED // each)
+        better = (
+            f"{-(-rounds // keep)} would keep {rounds // -(-rounds // keep)}"
+            if keep
+            else "not even one fits: train fewer runs at a time, or with features of fewer parameters"
+        )
         raise ValueError(
-            f"record_every must leave at most {MOST_RECORDED >> 30} GiB of records, got {needed >> 30} with "
-            f"{record_every}; {max(1, rounds // KEPT)} would keep {KEPT} of {problem.features.dim} parameters"
+            f"record_every must leave at most {MOST_RECORDED >> 30} GiB of records, {numbers} numbers in "
+            f"each of {problem.runs} runs, got {needed / 2**30:.3g} GiB with {record_every}; {better}"
         )

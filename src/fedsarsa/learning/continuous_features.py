@@ -189,17 +189,14 @@ def box_map(
         low, high = [*lows, *low[observed:]], [*highs, *high[observed:]]
     unbounded = [i for i, ends in enumerate(zip(low, high, strict=True)) if not np.isfinite(ends).all()]
     if unbounded:
-        raise ValueError(
-            f"observations {unbounded} have no bounds in this world; "
-            f"give {type(features).__name__}(bounds=(low, high))"
-        )
+        raise ValueError(f"observations {unbounded} have no bounds in this world; {_give_bounds(features)}")
     width = [
         i for i, (a, b) in enumerate(zip(low, high, strict=True)) if not (a < b and math.isfinite(b - a))
     ]
     if width:
         raise ValueError(
             f"observations {width} must have low below high and a finite width, got "
-            f"{[(low[i], high[i]) for i in width]}; give {type(features).__name__}(bounds=(low, high))"
+            f"{[(low[i], high[i]) for i in width]}; {_give_bounds(features)}"
         )
     basis = features.on_box(len(low))
     stack = 1 if joint else actions
@@ -207,12 +204,22 @@ def box_map(
     return BoxMap(basis, np.array(low, dtype=float), np.array(high, dtype=float), stack, joint)
 
 
+def _give_bounds(features: ContinuousFeatures) -> str:
+    """How to give bounds, in Python and in TOML."""
+    return (
+        f"give {type(features).__name__}(bounds=(low, high)), with a number per observation in each; "
+        "in TOML, bounds = [[...], [...]]"
+    )
+
+
 def check_size(features: Any, size: int, inputs: int, stack: int) -> None:
     """Reject a basis of ``size`` functions that has too many parameters."""
     if size * stack > MOST_PARAMETERS:
+        hashed = getattr(features, "memory", 0) is None  # features that can hash, and do not
         raise ValueError(
             f"{features!r} has {many(size * stack)} parameters for {inputs} inputs and {stack} "
-            f"actions; at most {MOST_PARAMETERS}: observe fewer numbers, or ask for less of each"
+            f"actions; at most {MOST_PARAMETERS}: observe fewer numbers, ask for less of each"
+            + (", or hash them into fewer, as memory=100_000 does" if hashed else "")
         )
 
 

@@ -234,6 +234,16 @@ def follow(model: Model, agent_state: AgentState, lane: int) -> None:
 
 
 @piece
+def note_reward(agent_state: AgentState, lane: int, time_bin: int, reward: float) -> None:
+    """Add a step's reward to its episode and, where there are bins of time, to its bin."""
+    agent_state.elapsed[lane] += 1
+    agent_state.gain[lane] += reward
+    if agent_state.steps.shape[1] > 0:
+        agent_state.steps[lane, time_bin] += 1
+        agent_state.rewards[lane, time_bin] += reward
+
+
+@piece
 def end_episode(agent_state: AgentState, lane: int, time_bin: int) -> None:
     """Note an episode that is over, in bin ``time_bin`` of time, and forget its traces."""
     agent_state.episodes[lane, time_bin] += 1

@@ -62,8 +62,8 @@ class AgentState(NamedTuple):
 
     ``live[:count]`` are the places where a trace is not zero. ``shift`` is added to every direction, and
     ``left`` gathers what steps leave for the server. Agents act by ``own`` times their parameter plus
-    ``others``. ``shift``, ``left`` and ``others`` are empty where unused. Episodes are summed up in bins of
-    time.
+    ``others``. ``shift``, ``left`` and ``others`` are empty where unused. Episodes and rewards are summed up
+    in bins of time; finite worlds have none.
     """
 
     seen: Floats
@@ -84,6 +84,8 @@ class AgentState(NamedTuple):
     episodes: Integers
     returns: Floats
     lengths: Integers
+    steps: Integers
+    rewards: Floats
 
 
 class Moment(NamedTuple):

@@ -80,31 +80,37 @@ def notes(
             SKEWED,
             "temperatures by which Q-values vary x the variance's share of the error are",
             "parameters of a policy that varies with them are no Gaussian",
+            "a temperature {ratio} times as high or a step size {square} times as small would bring it there",
         ),
         (
             bend,
             BENT,
             "the noise of the policy changes the curve by a factor of 1 +-",
             "it is averaged over a Gaussian around one mean",
+            "a higher temperature, a smaller step size or more agents make it smaller",
         ),
     )
-    for value, limit, what, so in (
+    for value, limit, what, so, change in (
         (
             slowness,
             SLOW,
             "step size x steps that the chain remembers is",
             "parameters move while the chain mixes",
+            "a step size {ratio} times as small would bring it there",
         ),
         (
             step * variable,
             LARGE,
             "step size x squared features x the variance's share of the error is",
             "the variance is known to second order in the step size",
+            "a step size {ratio} times as small would bring it there",
         ),
         *(() if confirmed else gaussian),
     ):
         if value > limit:
-            yield f"{what} {value:.3g}, above {limit:g}: {so}, {off}"
+            # Noise goes with the root of the step size.
+            then = change.format(ratio=f"{value / limit:.2g}", square=f"{(value / limit) ** 2:.2g}")
+            yield f"{what} {value:.3g}, above {limit:g}: {so}, {off}; {then}"
     if problem.radius is not None and projected > PROJECTED and variable > VARIABLE:
         yield (
             f"the central parameter is projected on the ball of radius {problem.radius:g} with a probability "

@@ -3,10 +3,11 @@
 import dataclasses
 import enum
 import functools
+import inspect
 import pathlib
 import re
 import types
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -45,3 +46,34 @@ def told(value: Any) -> str:
 def unsure(words: str) -> bool:
     """Whether other constructors may be told in the same words."""
     return _UNSURE.search(words) is not None
+
+
+def sharing(
+    made: Sequence[tuple[Callable[..., Any] | str, Mapping[str, Any]]],
+) -> list[tuple[list[int], list[str]]]:
+    """Find constructors that are functions of one loop, and so make the same.
+
+    ``made`` are constructors and their options. Such functions differ as objects, but have the same code,
+    defaults and options, and read the same variables. Returns the places of each group, and the names of the
+    variables. Variables that hold modules, functions or classes are meant to be shared, and do not count.
+    """
+    groups: dict[Any, list[int]] = {}
+    for place, (function, options) in enumerate(made):
+        if isinstance(function, types.FunctionType):
+            cells = tuple(id(cell) for cell in function.__closure__ or ())
+            defaults = told([function.__defaults__, function.__kwdefaults__, options])
+            groups.setdefault((function.__code__, cells, defaults), []).append(place)
+    found = []
+    for places in groups.values():
+        functions: list[Any] = [made[place][0] for place in places]
+        names = _values(functions[0])
+        if len({id(function) for function in functions}) > 1 and names:
+            found.append((places, names))
+    return found
+
+
+def _values(function: types.FunctionType) -> list[str]:
+    """Names of the variables outside a function that it reads values from."""
+    variables = inspect.getclosurevars(function)
+    held = {**variables.nonlocals, **variables.globals}
+    return [name for name, value in held.items() if not (callable(value) or inspect.ismodule(value))]

@@ -58,6 +58,9 @@ class AnyFleet(Protocol):
     def describe(self) -> dict[str, Any]:
         """The fleet in words and numbers, for records."""
 
+    def varied(self) -> dict[str, list[Any]]:
+        """The physics or options in which agents differ, agent by agent."""
+
     def __len__(self) -> int: ...
     @overload
     def __getitem__(self, key: int, /) -> Any: ...

@@ -47,7 +47,7 @@ class FiniteMDP:
         self,
         transition: ArrayLike | ShiftKernel,
         reward: ArrayLike,
-        discount: float = 0.2,
+        discount: float,
         initial: ArrayLike | None = None,
     ) -> None:
         self.kernel: Kernel = transition if isinstance(transition, ShiftKernel) else DenseKernel(transition)

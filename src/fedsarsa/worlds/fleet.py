@@ -34,7 +34,7 @@ class Fleet(Sequence[FiniteMDP]):
     Examples
     --------
     >>> import fedsarsa as fs
-    >>> worlds = [fs.FiniteMDP([[[p, 1 - p], [1 - p, p]]], reward=[0, 1]) for p in (0.5, 0.6)]
+    >>> worlds = [fs.FiniteMDP([[[p, 1 - p], [1 - p, p]]], reward=[0, 1], discount=0.9) for p in (0.5, 0.6)]
     >>> fleet = fs.Fleet(worlds)
     >>> round(fleet.eps_p, 6), fleet.eps_r
     (0.2, 0.0)
@@ -170,6 +170,10 @@ class Fleet(Sequence[FiniteMDP]):
             "actions": self.actions,
             "discount": self.discount,
         }
+
+    def varied(self) -> dict[str, list[Any]]:
+        """Nothing: finite worlds differ in tables, not in numbers with a name."""
+        return {}
 
     def __str__(self) -> str:
         return f"{len(self)} agents, measured eps_p = {self.eps_p:.4g}, eps_r = {self.eps_r:.4g}"

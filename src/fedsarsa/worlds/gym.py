@@ -3,27 +3,22 @@
 import itertools
 import math
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property, partial
-from typing import Any, NamedTuple, overload
+from typing import Any, overload
 
 import numpy as np
 
 from fedsarsa import _checks
 from fedsarsa._checks import Floats
-from fedsarsa.worlds import constructors, toy_text
+from fedsarsa.worlds import constructors, gym_spaces, gym_wrappers, toy_text, varied
 from fedsarsa.worlds.contract import ContinuousFleet, checked_discount
 from fedsarsa.worlds.finite import FiniteMDP
+from fedsarsa.worlds.gym_spaces import Spaces
+from fedsarsa.worlds.gym_wrappers import Wrapper
 
 MOST_ACTIONS = 4096  # combinations of several action numbers
-
-
-class Spaces(NamedTuple):
-    """What an environment says of its observations and actions."""
-
-    observation: Any
-    action: Any
 
 
 class GymWorld:
@@ -32,28 +27,38 @@ class GymWorld:
     Parameters
     ----------
     make_env : str, or a callable
-        A registered id, or what makes an environment (a class, a function).
+        A registered id, or what makes an environment (a class, a function). Where agents differ, give a
+        named function what differs as an option, ``GymWorld(make, g=g)``: lambdas in a loop over g would all
+        see its last value.
+    wrappers : sequence, optional
+        Wrappers around the environment, the first one innermost: names in ``gymnasium.wrappers``, tables
+        ``{"name": ..., ...}`` with arguments, or callables that wrap an environment.
     **options
-        Keyword arguments for it.
+        Keyword arguments for ``make_env``.
 
     Raises
     ------
     TypeError
-        ``make_env`` is neither.
+        ``make_env`` is neither, or ``wrappers`` are no wrappers.
 
     Examples
     --------
     >>> import fedsarsa as fs
     >>> fs.GymWorld("CartPole-v1", max_episode_steps=200)
     GymWorld(CartPole-v1(max_episode_steps=200))
+    >>> fs.GymWorld("Pendulum-v1", wrappers=["TimeAwareObservation"], g=9.0)
+    GymWorld(TimeAwareObservation(Pendulum-v1(g=9.0)))
     """
 
-    def __init__(self, make_env: str | Callable[..., Any], **options: Any) -> None:
+    def __init__(
+        self, make_env: str | Callable[..., Any], *, wrappers: Sequence[Wrapper] = (), **options: Any
+    ) -> None:
         if not isinstance(make_env, str) and not callable(make_env):
             raise TypeError(
                 f"make_env must be a registered id or a callable that makes an environment, got {make_env!r}"
             )
         self.make_env = make_env
+        self.wrappers = gym_wrappers.checked(wrappers)
         self.options = options
 
     def make(self, render_mode: str | None = None) -> Any:
@@ -63,13 +68,14 @@ class GymWorld:
         options = self.options if render_mode is None else self.options | {"render_mode": render_mode}
         if isinstance(self.make_env, str):
             try:
-                return gymnasium.make(self.make_env, **options)
+                made: Any = gymnasium.make(self.make_env, **options)
             except (gymnasium.error.Error, ImportError, ValueError) as error:
                 raise ValueError(f"environment {self.make_env!r} cannot be made: {error}") from error
-        made = self.make_env(**options)
-        if not isinstance(made, gymnasium.Env):
-            raise TypeError(f"make_env must make a gymnasium.Env, got {made!r}")
-        return made
+        else:
+            made = self.make_env(**options)
+            if not isinstance(made, gymnasium.Env):
+                raise TypeError(f"make_env must make a gymnasium.Env, got {made!r}")
+        return gym_wrappers.wrap(made, self.wrappers)
 
     @contextmanager
     def opened(self) -> Iterator[Any]:
@@ -86,6 +92,8 @@ class GymWorld:
 
         if not isinstance(self.make_env, str):
             raise ValueError(f"vector must be False: {self.label} is no registered id")
+        if self.wrappers:
+            raise ValueError(f"vector must be False: {self.label} has wrappers of single environments")
         try:
             made = gymnasium.make_vec(self.make_env, count, "vector_entry_point", **self.options)
         except (gymnasium.error.Error, ImportError, ValueError) as error:
@@ -102,8 +110,29 @@ class GymWorld:
     def spaces(self) -> Spaces:
         """Observation and action space, checked; one environment is made and closed for it."""
         with self.opened() as env:
-            observation, action = env.observation_space, env.action_space
-        return Spaces(_observations(observation, self.label), _actions(action, self.label))
+            observation = gym_spaces.observation_space(env.observation_space, self.label)
+            action = gym_spaces.action_space(env.action_space, self.label)
+            self.normalising = gym_wrappers.normalising(env)
+        return Spaces(observation, action)
+
+    def check_reward(self) -> None:
+        """Take a step, and reject an environment whose reward is not one number.
+
+        An environment that raises is left for training to report.
+        """
+        with self.opened() as env:
+            try:
+                env.reset(seed=0)
+                env.action_space.seed(0)
+                reward = env.step(env.action_space.sample())[1]
+                count = np.size(reward)
+            except Exception:
+                return
+        if count != 1:
+            raise ValueError(
+                f"{self.label}: the reward of a step must be one number, got {reward!r}; wrap the "
+                "environment in gymnasium.wrappers.TransformReward, with a function that makes it one number"
+            )
 
     def to_finite(self, discount: float = 0.99, ends: str = toy_text.RESTART) -> FiniteMDP:
         """The finite MDP in the environment's own tables (FrozenLake, CliffWalking, Taxi): see ``tables``.
@@ -120,13 +149,21 @@ class GymWorld:
         if isinstance(made, partial):  # which is never one of another partial
             made, options, first = made.func, made.keywords | options, made.args
         name = made if isinstance(made, str) else getattr(made, "__name__", repr(made))
-        given = [*map(repr, first), *(f"{key}={value!r}" for key, value in options.items())]
-        return name + (f"({', '.join(given)})" if given else "")
+        given = [*map(repr, first), *(f"{key}={varied.in_short(value)}" for key, value in options.items())]
+        label = name + (f"({', '.join(given)})" if given else "")
+        for wrapper in self.wrappers:
+            label = f"{gym_wrappers.in_words(wrapper)}({label})"
+        return label
 
     @property
     def constructor(self) -> str:
         """What makes this environment, with its arguments, in words that are the same in every process."""
-        return constructors.told(self.make_env) + constructors.told(self.options)
+        return constructors.told(self.make_env) + constructors.told(self.options) + self.wrapped
+
+    @property
+    def wrapped(self) -> str:
+        """The wrappers in such words; empty where there are none."""
+        return constructors.told(self.wrappers) if self.wrappers else ""
 
     def __repr__(self) -> str:
         return f"GymWorld({self.label})"
@@ -138,68 +175,6 @@ def close(env: Any) -> None:
         env.close()
     except Exception as error:
         warnings.warn(f"{env!r} did not close: {error!r}", RuntimeWarning, stacklevel=2)
-
-
-def _observations(space: Any, label: str) -> Any:
-    from fedsarsa.worlds._gymnasium import gymnasium
-
-    handled = gymnasium.spaces.Box, gymnasium.spaces.Discrete, gymnasium.spaces.MultiDiscrete
-    if isinstance(space, (*handled, gymnasium.spaces.MultiBinary)):
-        return space
-    nested = isinstance(space, gymnasium.spaces.Dict | gymnasium.spaces.Tuple)
-    parts = list(space.values() if isinstance(space, gymnasium.spaces.Dict) else space) if nested else []
-    if parts and all(isinstance(part, gymnasium.spaces.Discrete) for part in parts):
-        counts, starts = ([int(getattr(part, name)) for part in parts] for name in ("n", "start"))
-        wrapper = (
-            "TransformObservation, with a function that makes an array of it (np.array, of a Tuple), and "
-            f"MultiDiscrete({counts}, start={starts}), for which there is OneHot()"
-        )
-    elif nested and space.is_np_flattenable:
-        wrapper = "FlattenObservation, as in GymWorld(lambda: FlattenObservation(gym.make(...)))"
-    else:
-        wrapper = "TransformObservation, with a function that makes an array of it, and its Box"
-    raise ValueError(
-        f"{label}: observations must be Box, Discrete, MultiDiscrete or MultiBinary, got {space}; "
-        f"wrap the environment in gymnasium.wrappers.{wrapper}"
-    )
-
-
-def _actions(space: Any, label: str) -> Any:
-    from fedsarsa.worlds._gymnasium import gymnasium
-
-    if isinstance(space, gymnasium.spaces.Box) and not np.isfinite([space.low, space.high]).all():
-        raise ValueError(
-            f"{label}: actions must be bounded, got {space}; wrap the environment in "
-            "gymnasium.wrappers.TransformAction with a Box of the actions that are of use"
-        )
-    if isinstance(space, (gymnasium.spaces.Box, gymnasium.spaces.Discrete, gymnasium.spaces.MultiDiscrete)):
-        return space
-    raise ValueError(
-        f"{label}: actions must be Discrete, MultiDiscrete or Box, got {space}; "
-        "wrap the environment in gymnasium.wrappers.TransformAction with a Discrete space"
-    )
-
-
-def _shared(name: str, spaces: list[Any], lower: Any, upper: Any) -> Any:
-    """The space of all agents: the same, or boxes of one shape whose bounds are put together."""
-    first = spaces[0]
-    for agent, space in enumerate(spaces):
-        boxes = hasattr(first, "low") and hasattr(space, "low") and type(space) is type(first)
-        if space != first and not (boxes and space.shape == first.shape and space.dtype == first.dtype):
-            raise ValueError(f"worlds must share {name}: agent 0 has {first}, agent {agent} {space}")
-    if all(space == first for space in spaces):
-        return first
-    low = lower.reduce([space.low for space in spaces])
-    high = upper.reduce([space.high for space in spaces])
-    if not (low <= high).all():
-        raise ValueError(f"worlds must share {name}, got bounds that leave nothing in common")
-    return type(first)(low, high, dtype=first.dtype)
-
-
-def _integers(low: int, high: int, count: int) -> list[int]:
-    """Up to ``count`` integers at nearly equal distances from ``low`` to ``high``, each of them once."""
-    steps = min(count - 1, high - low)
-    return [low + (2 * k * (high - low) + steps) // (2 * steps) for k in range(steps + 1)] if steps else [low]
 
 
 class GymFleet(ContinuousFleet, Sequence[GymWorld]):
@@ -223,11 +198,19 @@ class GymFleet(ContinuousFleet, Sequence[GymWorld]):
     ValueError, TypeError
         There are no worlds, their spaces differ or are not handled, or an argument is out of its range.
 
+    Warns
+    -----
+    UserWarning
+        Several worlds use functions that share a variable, so that their environments are the same; or a
+        wrapper rescales by statistics of one agent alone.
+
     Examples
     --------
     >>> import fedsarsa as fs
     >>> fs.GymFleet([fs.GymWorld("CartPole-v1")] * 3)
     GymFleet(CartPole-v1, agents=3, discount=0.99)
+    >>> fs.GymFleet([fs.GymWorld("Pendulum-v1", g=g) for g in (9.8, 3.7)])
+    GymFleet(Pendulum-v1(g=9.8), Pendulum-v1(g=3.7), agents=2, discount=0.99)
     """
 
     def __init__(
@@ -250,8 +233,8 @@ class GymFleet(ContinuousFleet, Sequence[GymWorld]):
                 raise
         seen, done = ([world.spaces[which] for world in self.worlds] for which in (0, 1))
         # Bounds may differ as physics do: features reach over all observations, actions are open to all.
-        self.observation_space = _shared("observations", seen, np.minimum, np.maximum)
-        self.action_space = _shared("actions", done, np.maximum, np.minimum)
+        self.observation_space = gym_spaces.shared("observations", seen, np.minimum, np.maximum)
+        self.action_space = gym_spaces.shared("actions", done, np.maximum, np.minimum)
         self.discount = checked_discount(discount)
         self.processes = None if processes is None else _checks.integer("processes", processes, least=0)
         self.vector = _checks.instance("vector", vector, bool, "True or False")
@@ -259,6 +242,101 @@ class GymFleet(ContinuousFleet, Sequence[GymWorld]):
             raise ValueError(f"processes must be None or 0 with vector=True, got {processes}")
         for world in set(self.worlds) if self.vector else ():
             close(world.make_vector(1))
+        if not self.processes:  # those who ask for processes may have environments that crash
+            for world in {(id(one.make_env), one.wrapped): one for one in self.worlds}.values():
+                world.check_reward()
+        self._warn_of_mistakes()
+
+    def _warn_of_mistakes(self) -> None:
+        """Warn of worlds that are the same by mistake, and of features that drift apart."""
+        for agents, names in constructors.sharing([(one.make_env, one.options) for one in self.worlds]):
+            warnings.warn(
+                f"agents {agents} have the same environment: their functions share {', '.join(names)}, and "
+                "see its last value. Where agents should differ, give a named function what differs as an "
+                "option: GymWorld(make, g=g). Where they should not, use one GymWorld many times",
+                UserWarning,
+                stacklevel=3,
+            )
+        found = sorted({name for world in self.worlds for name in world.normalising})
+        if found and len(self) > 1:
+            warnings.warn(
+                f"{' and '.join(found)} rescales by each agent's own running mean and deviation: the same "
+                "parameter then means something else to every agent, and the server averages them. "
+                "Rescale by numbers that all agents share: bounds of the features, RescaleObservation or "
+                "TransformReward",
+                UserWarning,
+                stacklevel=3,
+            )
+
+    @classmethod
+    def make(
+        cls,
+        make_env: str | Callable[..., Any],
+        agents: int | None = None,
+        vary: Mapping[str, Any] | None = None,
+        spread: float = 0.0,
+        seed: int = 0,
+        discount: float = 0.99,
+        *,
+        wrappers: Sequence[Wrapper] = (),
+        processes: int | None = None,
+        vector: bool = False,
+        **options: Any,
+    ) -> "GymFleet":
+        """Agents in one kind of environment whose constructor arguments differ.
+
+        Parameters
+        ----------
+        make_env : str, or a callable
+            A registered id, or what makes an environment, as for `GymWorld`.
+        agents : int, optional
+            N; may be left out where ``vary`` holds lists.
+        vary : dict, optional
+            Options that differ: a tuple ``(low, high)`` draws each agent's uniformly from that range, a list
+            gives them agent by agent. Of a list with more than N values the first N count.
+        spread : float
+            Draw every float among ``options`` uniformly within this share of its value: 0.2 for 20% up and
+            down. Those in ``vary`` are drawn as said there.
+        seed : int
+            Decides what is drawn. Agent i's options do not depend on how many agents there are.
+        discount, processes, vector
+            As for `GymFleet`.
+        wrappers : sequence, optional
+            As for `GymWorld`.
+        **options
+            Keyword arguments that all agents share.
+
+        Returns
+        -------
+        GymFleet
+            The agents' environments.
+
+        Raises
+        ------
+        ValueError, TypeError
+            An environment cannot be made with these options, or a value is out of its range.
+
+        Examples
+        --------
+        >>> import fedsarsa as fs
+        >>> fs.GymFleet.make("Pendulum-v1", agents=2, vary={"g": (8.0, 11.0)}, seed=1)
+        GymFleet(Pendulum-v1(g=9.9278), Pendulum-v1(g=10.681), agents=2, discount=0.99)
+        """
+        vary, spread = varied.checked(vary, spread)
+        count = varied.count(agents, vary)
+        if spread > 0 and not any(isinstance(value, float) for value in options.values()):
+            raise ValueError(f"spread must be 0 where no option is a float to spread, got {spread!r}")
+        columns: dict[str, list[Any]] = {}
+        for name in dict.fromkeys([*options, *vary]):
+            # A stream per option, by its name: neither the others nor N change what is drawn.
+            rng = np.random.default_rng([_checks.integer("seed", seed, least=0), *name.encode()])
+            if name in vary:
+                columns[name] = varied.column(name, vary[name], count, rng)
+            elif spread > 0 and isinstance(options[name], float):
+                columns[name] = varied.around(name, options[name], spread, count, rng)
+        each = [{name: column[agent] for name, column in columns.items()} for agent in range(count)]
+        worlds = [GymWorld(make_env, wrappers=wrappers, **(options | own)) for own in each]
+        return cls(worlds if columns else worlds[:1] * count, discount, processes, vector)
 
     @property
     def counts(self) -> list[int] | None:  # type: ignore[override]
@@ -325,7 +403,7 @@ class GymFleet(ContinuousFleet, Sequence[GymWorld]):
             axes = [range(a, a + int(n)) for a, n in zip(starts, np.ravel(space.nvec), strict=True)]
         else:
             ends = zip(np.ravel(space.low).tolist(), np.ravel(space.high).tolist(), strict=True)
-            spaced: Any = _integers if space.dtype.kind in "iu" else np.linspace
+            spaced: Any = gym_spaces.integers if space.dtype.kind in "iu" else np.linspace
             axes = [spaced(low, high, per_number) for low, high in ends]
         if math.prod(len(axis) for axis in axes) > MOST_ACTIONS:
             raise ValueError(
@@ -362,6 +440,18 @@ class GymFleet(ContinuousFleet, Sequence[GymWorld]):
     def __iter__(self) -> Iterator[GymWorld]:
         return iter(self.worlds)
 
+    def varied(self) -> dict[str, list[Any]]:
+        """The options in which agents differ, agent by agent; None for those who do not give one."""
+        names = dict.fromkeys(name for world in self.worlds for name in world.options)
+        return varied.differing({name: [one.options.get(name) for one in self.worlds] for name in names})
+
     def __repr__(self) -> str:
-        names = ", ".join(sorted({world.label for world in self.worlds}))
+        labels = [world.label for world in self.worlds]
+        names = labels[0] if len(set(labels)) == 1 else varied.shortened(labels)
         return f"GymFleet({names}, agents={len(self)}, discount={self.discount:g})"
+
+    def __str__(self) -> str:
+        if len({world.label for world in self.worlds}) == 1:
+            return repr(self)
+        lines = [f"{agent:5}   {world.label}" for agent, world in enumerate(self.worlds)]
+        return "\n".join([f"GymFleet(agents={len(self)}, discount={self.discount:g})", "agent", *lines])

@@ -219,7 +219,7 @@ def _calibrated(
         kernels.append(np.eye(states)[target])
         rewards.append(extreme)
     reach = Fleet(
-        FiniteMDP(ShiftKernel(P, 1), r)
+        FiniteMDP(ShiftKernel(P, 1), r, first.discount)
         for P, r in zip([kernel, *kernels], [first.reward, *rewards], strict=True)
     )
     mix_p = _mixture("eps_p", eps_p, reach.eps_p, agents)

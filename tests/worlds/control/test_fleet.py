@@ -8,6 +8,21 @@ from fedsarsa.worlds.control import WORLDS
 from fedsarsa.worlds.control.world import OBSERVATION, STATE, pack
 
 
+def test_tuples_are_ranges_and_lists_are_lists_for_any_number_of_agents():
+    for agents in (1, 2, 3):
+        drawn = fs.control.fleet("CartPole", agents, vary={"length": (0.4, 0.6)})
+        assert not {world.length for world in drawn} & {0.4, 0.6}
+        listed = fs.control.fleet("CartPole", agents, vary={"length": [0.4, 0.6, 0.5]})
+        assert [world.length for world in listed] == [0.4, 0.6, 0.5][:agents]
+
+
+def test_repr_says_who_has_what():
+    group = fs.control.fleet("CartPole", vary={"length": [0.4, 0.6, 0.5]})
+    assert repr(group) == "ControlFleet(CartPole, agents=3, discount=0.99, length=[0.4, 0.6, 0.5])"
+    many = fs.control.fleet("CartPole", vary={"length": [0.4, 0.5, 0.6] * 4})
+    assert repr(many).endswith("length=[0.4, 0.5, 0.6, 0.4, 0.5, ..., 0.6])")
+
+
 def test_ranges_are_drawn_and_do_not_depend_on_the_number_of_agents():
     vary = {"length": (0.4, 0.6), "gravity": (9.0, 10.5)}
     ten = fs.control.fleet("CartPole", agents=10, vary=vary, seed=0)
@@ -63,7 +78,12 @@ def test_a_printed_fleet_says_who_got_what():
         ),
         ({"gravty": 3.0}, "did you mean 'gravity'"),
         ({"vary": {"length": (0.6, 0.4)}}, "low <= high"),
-        ({"vary": {"length": [0.1, 0.2, 0.3]}}, "a list of 4 numbers"),
+        ({"vary": {"length": [0.1, 0.2, 0.3]}}, "a value for each of 4 agents, got 3: [0.1, 0.2, 0.3]"),
+        ({"vary": {"length": [0.4, 0.6]}}, "to draw from a range, give a tuple (low, high)"),
+        (
+            {"vary": {"length": (0.4, 0.5, 0.6)}},
+            "must be a range (low, high) or a list with a value per agent",
+        ),
         ({"vary": {"length": (-1.0, -0.5)}}, "agent 0: CartPole.length must be a positive number, got -"),
         ({"length": math.nan}, "CartPole.length must be a positive number, got nan"),
         ({"time_limit": 0}, "CartPole.time_limit must be an integer of at least 1, got 0"),

@@ -1,6 +1,5 @@
 """Fleets of control worlds: who got which physics."""
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any, overload
@@ -8,6 +7,7 @@ from typing import Any, overload
 import numpy as np
 
 from fedsarsa import _checks
+from fedsarsa.worlds import varied
 from fedsarsa.worlds.contract import ContinuousFleet, checked_discount
 from fedsarsa.worlds.control.registry import WORLDS
 from fedsarsa.worlds.control.world import ControlWorld
@@ -34,7 +34,7 @@ class ControlFleet(ContinuousFleet, Sequence[ControlWorld]):
     --------
     >>> import fedsarsa as fs
     >>> fs.control.ControlFleet([fs.control.CartPole(length=0.4), fs.control.CartPole(length=0.6)])
-    ControlFleet(CartPole, agents=2, discount=0.99)
+    ControlFleet(CartPole, agents=2, discount=0.99, length=[0.4, 0.6])
     """
 
     def __init__(self, worlds: Iterable[ControlWorld], discount: float = 0.99) -> None:
@@ -85,13 +85,13 @@ class ControlFleet(ContinuousFleet, Sequence[ControlWorld]):
         return {
             "world": self.world.__name__,
             "discount": self.discount,
-            "physics": {name: [getattr(world, name) for world in self.worlds] for name in self._differing()},
+            "physics": self.varied(),
         }
 
-    def _differing(self) -> list[str]:
-        """Names of the physics in which agents differ."""
+    def varied(self) -> dict[str, list[Any]]:
+        """The physics in which agents differ, agent by agent."""
         names = [field.name for field in fields(self.world)]  # type: ignore[arg-type]
-        return [name for name in names if len({getattr(world, name) for world in self.worlds}) > 1]
+        return varied.differing({name: [getattr(world, name) for world in self.worlds] for name in names})
 
     def __len__(self) -> int:
         return len(self.worlds)
@@ -109,17 +109,16 @@ class ControlFleet(ContinuousFleet, Sequence[ControlWorld]):
         return iter(self.worlds)
 
     def __repr__(self) -> str:
-        return f"ControlFleet({self.world.__name__}, agents={len(self)}, discount={self.discount:g})"
+        return f"{self._summary()}{varied.in_words(self.varied())})"
+
+    def _summary(self) -> str:
+        return f"ControlFleet({self.world.__name__}, agents={len(self)}, discount={self.discount:g}"
 
     def __str__(self) -> str:
-        names = self._differing()
-        if not names:
+        differing = self.varied()
+        if not differing:
             return f"{self!r}: the same physics for all\n{self.worlds[0]}"
-        width = max(len(name) for name in names) + 2
-        lines = ["agent " + "".join(name.rjust(width) for name in names)]
-        for agent, world in enumerate(self.worlds):
-            lines.append(f"{agent:5} " + "".join(f"{getattr(world, name):{width}.5g}" for name in names))
-        return f"{self!r}\n" + "\n".join(lines)
+        return f"{self._summary()})\n{varied.table(differing)}"
 
 
 def fleet(
@@ -140,8 +139,8 @@ def fleet(
     agents : int, optional
         N; may be left out where ``vary`` holds lists.
     vary : dict, optional
-        Physics that differ: a pair ``(low, high)`` draws each agent's uniformly from that range, a list
-        gives them agent by agent. (A list of two for two agents is a list.)
+        Physics that differ: a tuple ``(low, high)`` draws each agent's uniformly from that range, a list
+        gives them agent by agent. Of a list with more than N values the first N count.
     spread : float
         Draw every physical quantity in the world's ``varied`` uniformly within this share of its value:
         0.2 for 20% up and down. Those in ``vary`` are drawn as said there.
@@ -166,31 +165,25 @@ def fleet(
     --------
     >>> import fedsarsa as fs
     >>> fs.control.fleet("CartPole", agents=3, vary={"length": (0.4, 0.6)}, seed=1)
-    ControlFleet(CartPole, agents=3, discount=0.99)
+    ControlFleet(CartPole, agents=3, discount=0.99, length=[0.40281, 0.42732, 0.49119])
     """
     kind = WORLDS[_checks.choice("world", world, WORLDS)]
     valid = [field.name for field in fields(kind)]  # type: ignore[arg-type]
-    vary = {} if vary is None else vary
-    if not isinstance(vary, Mapping):
-        raise TypeError(f"vary must be a dict of names and ranges or lists, got {vary!r}")
+    vary, spread = varied.checked(vary, spread)
     for name in [*vary, *physics]:
         if name not in valid:
             hint = _checks.nearest(name, valid)
             raise ValueError(f"{world} has no {name!r}{hint}; its physics are {', '.join(valid)}")
-    count = _agents(agents, vary)
-    spread = _checks.number("spread", spread, "a number in [0, 1)")
-    if not 0 <= spread < 1:
-        raise ValueError(f"spread must be a number in [0, 1), got {spread!r}")
+    count = varied.count(agents, vary)
     base = kind(**physics)
     columns: dict[str, list[Any]] = {}
     for place, name in enumerate(valid):
         # A stream per quantity and draws agent by agent: neither the others nor N change what is drawn.
         rng = np.random.default_rng([_checks.integer("seed", seed, least=0), place])
         if name in vary:
-            columns[name] = _column(name, vary[name], count, rng)
+            columns[name] = varied.column(name, vary[name], count, rng)
         elif spread > 0 and name in kind.varied:
-            middle = getattr(base, name)
-            columns[name] = _drawn(name, (1 - spread) * middle, (1 + spread) * middle, count, rng)
+            columns[name] = varied.around(name, getattr(base, name), spread, count, rng)
     worlds = []
     for agent in range(count):
         try:
@@ -198,36 +191,3 @@ def fleet(
         except (ValueError, TypeError) as error:
             raise type(error)(f"agent {agent}: {error}") from None
     return ControlFleet(worlds, discount)
-
-
-def _agents(agents: int | None, vary: Mapping[str, Any]) -> int:
-    """N, from ``agents`` or the lists in ``vary``."""
-    if agents is not None:
-        return _checks.integer("agents", agents, least=1)
-    lengths = {len(given) for given in vary.values() if isinstance(given, list | np.ndarray)}
-    if len(lengths) != 1:
-        raise ValueError(
-            f"agents must be given, or lists of one length in vary; got lists of {sorted(lengths)}"
-        )
-    return lengths.pop()
-
-
-def _column(name: str, given: Any, count: int, rng: np.random.Generator) -> list[Any]:
-    """One quantity of every agent."""
-    if isinstance(given, list | np.ndarray) and len(given) == count:
-        return list(given)
-    if not isinstance(given, list | tuple) or len(given) != 2:
-        raise ValueError(
-            f"vary[{name!r}] must be a pair (low, high) or a list of {count} numbers, got {given!r}"
-        )
-    low, high = (_checks.number(f"vary[{name!r}]", end) for end in given)
-    if low > high:
-        raise ValueError(f"vary[{name!r}] must have low <= high, got {given!r}")
-    return _drawn(f"vary[{name!r}]", low, high, count, rng)
-
-
-def _drawn(name: str, low: float, high: float, count: int, rng: np.random.Generator) -> list[Any]:
-    """One quantity of every agent, uniform between two ends."""
-    if not math.isfinite(high - low):
-        raise ValueError(f"{name} must have a range of ordinary size, got {low!r} to {high!r}")
-    return rng.uniform(low, high, count).tolist()

@@ -1,0 +1,128 @@
+"""Mistakes with environments that would train something else, in silence."""
+
+import warnings
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+import fedsarsa as fs
+
+
+def pendulum(g=10.0):
+    return gym.make("Pendulum-v1", g=g)
+
+
+def gravities(fleet):
+    return [world.make().unwrapped.g for world in fleet]
+
+
+def of_a_loop(*values):
+    worlds = []
+    for g in values:
+        worlds.append(fs.GymWorld(lambda: gym.make("Pendulum-v1", g=g)))  # noqa: B023  # the mistake
+    return worlds
+
+
+def test_functions_of_a_loop_are_warned_of():
+    with pytest.warns(
+        UserWarning, match=r"agents \[0, 1\] have the same environment: their functions share g"
+    ):
+        fleet = fs.GymFleet(of_a_loop(9.0, 3.0))
+    assert gravities(fleet) == [3.0, 3.0]  # as the warning says
+
+
+def test_functions_that_differ_are_not():
+    def maker(g):
+        return lambda: gym.make("Pendulum-v1", g=g)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for worlds in (
+            [fs.GymWorld(pendulum, g=g) for g in (9.0, 3.0)],
+            [fs.GymWorld(maker(g)) for g in (9.0, 3.0)],
+            [fs.GymWorld(lambda g=g: gym.make("Pendulum-v1", g=g)) for g in (9.0, 3.0)],
+        ):
+            assert gravities(fs.GymFleet(worlds)) == [9.0, 3.0]
+        assert len(fs.GymFleet([fs.GymWorld(lambda: pendulum()) for _ in range(2)])) == 2
+        assert len(fs.GymFleet(of_a_loop(9.0) * 2)) == 2
+
+
+def test_repr_says_who_has_what():
+    fleet = fs.GymFleet([fs.GymWorld("Pendulum-v1", g=g) for g in (9.0, 3.0, 9.0)])
+    assert repr(fleet) == (
+        "GymFleet(Pendulum-v1(g=9.0), Pendulum-v1(g=3.0), Pendulum-v1(g=9.0), agents=3, discount=0.99)"
+    )
+    assert "    1   Pendulum-v1(g=3.0)" in str(fleet).splitlines()
+
+
+@pytest.mark.parametrize("name", ["NormalizeObservation", "NormalizeReward"])
+def test_statistics_of_one_agent_are_warned_of(name):
+    world = fs.GymWorld("Pendulum-v1", wrappers=[name])
+    with pytest.warns(UserWarning, match=f"{name} rescales by each agent's own running mean"):
+        fs.GymFleet([world] * 2)
+    assert len(fs.GymFleet([world])) == 1  # alone, nobody averages
+
+
+class Several(gym.Env):
+    """The reward is a vector, one number in brackets, or a number."""
+
+    observation_space = gym.spaces.Box(0.0, 1.0, (1,))
+    action_space = gym.spaces.Discrete(2)
+
+    def __init__(self, reward):
+        self.reward = reward
+
+    def reset(self, *, seed=None, options=None):
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        return np.zeros(1, np.float32), self.reward, False, False, {}
+
+
+def test_rewards_are_one_number():
+    with pytest.raises(
+        ValueError, match=r"Several.*reward of a step must be one number, got array.*TransformReward"
+    ):
+        fs.GymFleet([fs.GymWorld(Several, reward=np.ones(2))])
+    assert len(fs.GymFleet([fs.GymWorld(Several, reward=np.float32(1.0))])) == 1
+
+
+class Mission(gym.Space):
+    """A space that says nothing of itself, as those of other packages."""
+
+
+def test_spaces_of_other_packages_name_the_parts_that_can_be_used():
+    class Grid(gym.Env):
+        action_space = gym.spaces.Discrete(2)
+        observation_space = gym.spaces.Dict(
+            {"image": gym.spaces.Box(0, 1, (2, 2)), "direction": gym.spaces.Discrete(4), "mission": Mission()}
+        )
+
+        def reset(self, *, seed=None, options=None):
+            return {"image": np.zeros((2, 2), np.float32), "direction": 0, "mission": "go"}, {}
+
+        def step(self, action):
+            return self.reset()[0], 0.0, False, False, {}
+
+    with pytest.raises(ValueError, match=r"FilterObservation.*\['direction', 'image'\]"):
+        fs.GymFleet([fs.GymWorld(Grid)])
+    keep = {"name": "FilterObservation", "filter_keys": ["image", "direction"]}
+    assert len(fs.GymFleet([fs.GymWorld(Grid, wrappers=[keep, "FlattenObservation"])]).bounds[0]) == 8
+
+
+@pytest.mark.parametrize(
+    ("wrappers", "message"),
+    [
+        ("FlattenObservation", "wrappers must be a list"),
+        ([3], r"wrappers\[0\] must be a name"),
+        (["FlatenObservation"], "did you mean 'FlattenObservation'"),
+        (
+            [{"name": "FilterObservation", "keys": []}],
+            r"wrapper FilterObservation\(keys=\[\]\) cannot be made",
+        ),
+    ],
+)
+def test_wrappers_that_are_none(wrappers, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        fs.GymFleet([fs.GymWorld("Pendulum-v1", wrappers=wrappers)])
