@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from fedsarsa._checks import Floats
 from fedsarsa.federation.engine import Engine
+from fedsarsa.federation.participation import taking_part
 from fedsarsa.federation.problem import Problem
-from fedsarsa.federation.rounds import fail, gather, recorded, synchronise, unsound
+from fedsarsa.federation.rounds import fail, gather, recorded, round_of, synchronise, unsound
 from fedsarsa.federation.state import (
     RUNNING,
     Episodes,
@@ -52,8 +53,11 @@ class ReferenceEngine(Engine):
         central, drift = [], []
         for k, t in enumerate(range(state.t, state.t + steps)):
             gather(problem, state, t)
+            takes_part = taking_part(problem, round_of(problem, t))
             for run in np.flatnonzero(state.failed_at == RUNNING).tolist():
                 for i in range(problem.agents):
+                    if takes_part is not None and not takes_part[run, i]:
+                        continue
                     local_step(problem, state, run, i, t, step_sizes[problem.schedule_of[i], k])
             learned = np.concatenate([state.theta, left_behind(state)], axis=2)
             fail(state, unsound(learned), t)

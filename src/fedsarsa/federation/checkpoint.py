@@ -47,6 +47,8 @@ def fingerprint(problem: Problem, engine: str, theta0: Floats, record_every: int
     add(problem.schedules, problem.schedule_of, problem.sync_every, problem.radius, problem.weights)
     add(type(problem.server).__name__, *vars(problem.server).values())
     add(*vars(step).values(), *(one.pi for one in step.behaviour))
+    if problem.partial or problem.faults.liars:
+        add(problem.asked, problem.faults)
     add(problem.steps, problem.runs, problem.seed, theta0, record_every)
     if problem.average_offset is not None:  # engines gather theta-tilde in different ways
         add(engine)

@@ -1,5 +1,6 @@
 """The training loop: spans of steps by an engine, with records, progress and checkpoints between."""
 
+import copy
 import time
 import warnings
 from functools import cache, partial
@@ -12,6 +13,7 @@ from fedsarsa._files import NO_ROOM
 from fedsarsa._interrupts import Interrupted, held_interrupt
 from fedsarsa.federation import checkpoint
 from fedsarsa.federation.engine import Engine
+from fedsarsa.federation.events import Callback, tell
 from fedsarsa.federation.problem import Problem
 from fedsarsa.federation.progress import Progress, reporting
 from fedsarsa.federation.state import RUNNING, State, Synchronisations, first_state
@@ -20,6 +22,7 @@ CHECKPOINT_SECONDS = 60.0
 SPAN_SECONDS = 0.25  # between two looks at progress, interrupts and checkpoints
 SPAN_NUMBERS = 4_000_000  # numbers a span may hold: 32 MB
 MOST_RECORDED = 4 * 2**30  # bytes of central parameters that a history may keep
+REPLAYED = 2_000_000  # bytes of a state that is kept to take steps again, if a callback stops in between
 KEPT = 200  # records that are suggested instead
 
 
@@ -30,8 +33,12 @@ def train(
     record_every: int,
     progress: Progress,
     path: Path | None,
-) -> tuple[State, Synchronisations]:
-    """Train to the end, or from the checkpoint at ``path`` to the end; the records begin with t = 0."""
+    callbacks: list[Callback],
+) -> tuple[State, Synchronisations, str | None]:
+    """Train to the end, or from the checkpoint at ``path`` to the end; the records begin with t = 0.
+
+    Where one of the ``callbacks`` stops it, there are records up to then alone, and the reason.
+    """
     # Only where a checkpoint is read or written: short trainings would feel the time it takes.
     mark = cache(partial(checkpoint.fingerprint, problem, engine.name, theta0, record_every))
     state, records = first_state(problem, theta0), _empty(problem, record_every)
@@ -42,20 +49,40 @@ def train(
         records.central[:, 0], records.drift[:, 0] = state.central, np.nan
         _note_personal(problem, records, record_every, state)
     saved, span = time.monotonic(), engine.first_steps
+    stride = problem.steps + 1 if problem.sync_every is None else problem.sync_every * record_every
+    known = state.t // stride + 1
+    why = tell(callbacks, problem, state, records, 0, 0) if callbacks and state.t == 0 else None
     with held_interrupt() as interrupted, reporting(problem, state.t, progress) as report:
-        while state.t < problem.steps and not interrupted.is_set():
+        while state.t < problem.steps and not interrupted.is_set() and why is None:
             begun = time.monotonic()
-            seen = engine.advance(state, span_length(problem, state.t, span, record_every))
+            length = span_length(problem, state.t, span, record_every)
+            before = None
+            if callbacks and state.t // stride < (state.t + length - 1) // stride:  # beyond the next record
+                if engine.can_be_saved and _bytes(state) <= REPLAYED:
+                    before = copy.deepcopy(state)
+                else:
+                    length = stride - state.t % stride
+            seen, told = engine.advance(state, length), known
             known = _note(problem, records, record_every, state.t, seen)
             _note_personal(problem, records, record_every, state)
+            for place in range(told, known) if callbacks else ():
+                why = tell(callbacks, problem, state, records, place, place * stride)
+                if why is not None:
+                    if place * stride < state.t:  # the same steps again, up to this record
+                        assert before is not None
+                        engine.advance(before, place * stride - before.t)
+                        state = before
+                    known = place + 1
+                    break
             report(state.t)
             ended = time.monotonic()
             span = adapted(span, ended - begun)
-            if path is not None and (ended - saved > CHECKPOINT_SECONDS or interrupted.is_set()):
+            last = interrupted.is_set() or why is not None
+            if path is not None and (ended - saved > CHECKPOINT_SECONDS or last):
                 try:
                     checkpoint.save(path, mark(), state, records, known)
                 except OSError as error:
-                    if interrupted.is_set() or error.errno not in NO_ROOM:
+                    if last or error.errno not in NO_ROOM:
                         raise
                     warnings.warn(
                         f"{error}; training goes on, and tries to save again in a minute",
@@ -63,9 +90,21 @@ def train(
                         stacklevel=3,
                     )
                 saved = time.monotonic()
-    if interrupted.is_set():
+    if interrupted.is_set() and why is None:
         raise Interrupted(f"interrupted after {state.t} of {problem.steps} steps")
-    return state, records
+    if why is not None:
+        records = Synchronisations(
+            records.central[:, :known],
+            records.drift[:, :known],
+            {name: array[:, :known] for name, array in records.personal.items()},
+        )
+    return state, records, why
+
+
+def _bytes(state: State) -> int:
+    """How large a state is."""
+    arrays = [*vars(state).values(), *(vars(state.episodes).values() if state.episodes else ())]
+    return sum(array.nbytes for array in arrays if isinstance(array, np.ndarray))
 
 
 def span_length(problem: Problem, t: int, wanted: int, record_every: int = 1) -> int:

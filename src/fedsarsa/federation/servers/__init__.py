@@ -20,10 +20,22 @@ from fedsarsa.federation.servers.krum import Krum
 from fedsarsa.federation.servers.mean import Mean
 from fedsarsa.federation.servers.median import Median
 from fedsarsa.federation.servers.personal import Personal
+from fedsarsa.federation.servers.private_mean import PrivateMean
 from fedsarsa.federation.servers.rule import Context, Server
 from fedsarsa.federation.servers.trimmed_mean import TrimmedMean
 
-__all__ = ["RULES", "Context", "Krum", "Mean", "Median", "Personal", "Server", "TrimmedMean", "check"]
+__all__ = [
+    "RULES",
+    "Context",
+    "Krum",
+    "Mean",
+    "Median",
+    "Personal",
+    "PrivateMean",
+    "Server",
+    "TrimmedMean",
+    "check",
+]
 
 # By their names in configurations.
 RULES: dict[str, type[Server]] = {
@@ -32,6 +44,7 @@ RULES: dict[str, type[Server]] = {
     "trimmed-mean": TrimmedMean,
     "krum": Krum,
     "personal": Personal,
+    "private-mean": PrivateMean,
 }
 
 

@@ -29,6 +29,8 @@ class Context:
         (R, N, 0) unless ``Server.shifts``.
     memory : dict of arrays that begin with R
         What ``Server.memory`` has made and the rule has written since; the rule writes in place.
+    noise : (R, d)
+        Standard normal numbers of this round; (R, 0) unless ``Server.noisy``.
     """
 
     t: int
@@ -36,6 +38,7 @@ class Context:
     left: Floats
     shift: Floats
     memory: Memory = field(default_factory=dict)
+    noise: Floats = field(default_factory=lambda: np.empty((0, 0)))
 
 
 class Server:
@@ -55,11 +58,14 @@ class Server:
         What steps leave for the rule in ``context.left`` (see `Step`).
     shifts : bool
         Whether the rule writes ``context.shift``, which is added to every direction of the next round.
+    noisy : bool
+        Whether the rule asks for ``context.noise``.
     """
 
     personal: ClassVar[bool] = False
     leaves: ClassVar[str | None] = None
     shifts: ClassVar[bool] = False
+    noisy: ClassVar[bool] = False
 
     radius: float | None = None
 
