@@ -115,7 +115,7 @@ def test_finite_worlds_say_what_they_do_not_offer(options, message):
 @pytest.mark.parametrize(
     ("group", "options", "message"),
     [
-        (CART, {"features": fs.OneHot()}, "features must be TileCoding, FourierBasis or RBF"),
+        (CART, {"features": fs.OneHot()}, "features must be TileCoding, FourierBasis, RBF"),
         (CART, {"actions": fs.GridActions(3)}, "actions must be None where worlds have 2 actions"),
         (fs.control.fleet("Pendulum", 1), {}, "actions must be GridActions or RandomActions"),
         (CART, {"policy": fs.FixedPolicy(np.full((3, 2), 0.5))}, "pi must not depend on states"),

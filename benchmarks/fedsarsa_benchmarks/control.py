@@ -1,5 +1,10 @@
 """How fast control worlds train, beside the same algorithm in Python over Gymnasium."""
 
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
 import fedsarsa as fs
 from fedsarsa_benchmarks.measuring import Result, at_least, at_most, per_step, seconds
 
@@ -32,12 +37,25 @@ def in_python(name: str, steps: int) -> float:
     return per_step(lambda length: plain_gymnasium.train(id_, 4, length, low, high, bins), steps, 4, 3)
 
 
-def overhead(steps: int, agents: int = AGENTS) -> float:
-    """What training adds to CartPole's own ``step``, as a share of it; resets count for neither."""
+LAYER = np.random.default_rng(0).normal(size=(4, 16)) / 4
+
+
+def layer(observations: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Features of one's own: a frozen layer of a small network."""
+    return np.maximum(observations @ LAYER, 0.0)
+
+
+def overhead(steps: int, agents: int = AGENTS, own: bool = False) -> float:
+    """What training adds to CartPole's own ``step``, as a share of it; resets count for neither.
+
+    With tile coding, or with an ``own`` function for features.
+    """
     import gymnasium as gym
 
     fleet = fs.GymFleet([fs.GymWorld("CartPole-v1")] * agents)
     algo = algorithm(SETTINGS["CartPole"][1], fs.control.CartPole().bounds)
+    if own:
+        algo = replace(algo, features=layer, step_size=0.1)
     algo.train(fleet, 10, runs=1)
     episodes = 0
 
@@ -88,6 +106,8 @@ def measure(quick: bool = False) -> list[Result]:
         )
     share = overhead(5_000 // scale)
     results.append(at_most("GymWorld, overhead / CartPole's own step, N = 16", 100 * share, "%", 30))
+    share = overhead(5_000 // scale, own=True)
+    results.append(at_most("GymWorld, the same with a function for features", 100 * share, "%", 30))
     one, many = (vector(vectored, 2_000 // scale) for vectored in (False, True))
     results.append(Result("GymWorld, 64 carts one by one / as a vector environment", f"{one / many:.2g} x"))
     return results

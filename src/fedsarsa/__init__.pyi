@@ -1,14 +1,18 @@
 """Federated on-policy reinforcement learning across environments that differ."""
 
-from fedsarsa import methods, theory
+from fedsarsa import callbacks, methods, theory
 from fedsarsa._version import __version__
+from fedsarsa.acting import Policy
 from fedsarsa.algorithm import FedSARSA
 from fedsarsa.federation import servers
 from fedsarsa.federation.history import History
+from fedsarsa.federation.participation import Faults
 from fedsarsa.learning.actions import GridActions, RandomActions
 from fedsarsa.learning.features import ModuloFeatures, OneHot, TabularFeatures
 from fedsarsa.learning.fourier import FourierBasis
+from fedsarsa.learning.function_features import FunctionFeatures
 from fedsarsa.learning.policies import EpsilonGreedy, FixedPolicy, Greedy, Softmax
+from fedsarsa.learning.random_fourier import RandomFourier
 from fedsarsa.learning.rbf import RBF
 from fedsarsa.learning.step_sizes import ConstantStep, LinearDecay, PiecewiseDecay
 from fedsarsa.learning.tile_coding import TileCoding
@@ -24,11 +28,13 @@ __all__ = [
     "RBF",
     "ConstantStep",
     "EpsilonGreedy",
+    "Faults",
     "FedSARSA",
     "FiniteMDP",
     "FixedPolicy",
     "Fleet",
     "FourierBasis",
+    "FunctionFeatures",
     "Greedy",
     "GridActions",
     "GymFleet",
@@ -38,12 +44,15 @@ __all__ = [
     "ModuloFeatures",
     "OneHot",
     "PiecewiseDecay",
+    "Policy",
     "RandomActions",
+    "RandomFourier",
     "ShiftKernel",
     "Softmax",
     "TabularFeatures",
     "TileCoding",
     "__version__",
+    "callbacks",
     "control",
     "evaluate",
     "garnet",

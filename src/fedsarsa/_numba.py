@@ -65,6 +65,40 @@ def piece(function: F) -> F:
     return marked  # type: ignore[no-any-return]
 
 
+class _AddressCall(_Piece):
+    """Calls a C function of two pointers, known by its address when the kernel runs."""
+
+    @cached_property
+    def compiled(self) -> Any:
+        """Numba's own object: the call is written for LLVM, as Numba has no such call."""
+        import numba
+        from llvmlite import ir
+        from numba.core.extending import intrinsic
+        from numba.np.arrayobj import make_array
+
+        @intrinsic  # type: ignore[untyped-decorator]
+        def call(_: Any, address: Any, inputs: Any, outputs: Any) -> Any:
+            def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+                pointers = [
+                    make_array(kind)(context, builder, argument).data
+                    for kind, argument in zip(signature.args[1:], arguments[1:], strict=True)
+                ]
+                kind = ir.FunctionType(ir.VoidType(), [one.type for one in pointers])
+                builder.call(builder.inttoptr(arguments[0], kind.as_pointer()), pointers)
+                return context.get_dummy_value()
+
+            return numba.void(address, inputs, outputs), generate
+
+        return numba.njit(**OPTIONS)(lambda address, inputs, outputs: call(address, inputs, outputs))
+
+
+def _call_address(address: int, inputs: Any, outputs: Any) -> None:
+    """Call the function at ``address`` with where ``inputs`` and ``outputs`` begin; in kernels alone."""
+
+
+call_address: Any = _AddressCall(_call_address)
+
+
 def dispatch(pieces: Sequence[F]) -> Callable[..., Any]:
     """A piece that calls one of several: the first argument is its place, the others are passed on."""
     last, own = len(pieces) - 1, pieces[-1]

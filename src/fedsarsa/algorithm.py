@@ -9,10 +9,12 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedsarsa import _checks, _files, engines
+from fedsarsa import _checks, _files, acting, engines
 from fedsarsa._checks import Floats
-from fedsarsa.federation import published_setting, servers, training
+from fedsarsa.federation import events, published_setting, servers, training
+from fedsarsa.federation.events import Callback
 from fedsarsa.federation.history import History, history_of
+from fedsarsa.federation.participation import NO_FAULTS, Faults, sample_size
 from fedsarsa.federation.problem import MOST_STEPS, AnyFleet, Problem
 from fedsarsa.federation.progress import Progress
 from fedsarsa.federation.servers import Server
@@ -36,7 +38,8 @@ class FedSARSA:
     Parameters
     ----------
     features : OneHot, ModuloFeatures or TabularFeatures
-        The feature map phi; in worlds with continuous observations TileCoding, FourierBasis or RBF.
+        The feature map phi; in worlds with continuous observations TileCoding, FourierBasis, RBF,
+        RandomFourier, or a function of your own (see ``FunctionFeatures``).
     policy : Softmax, Greedy, EpsilonGreedy or FixedPolicy
         The policy improvement operator Gamma. Fixed: federated TD(0). Greedy: federated Q-learning.
     step_size : float, ConstantStep, LinearDecay, PiecewiseDecay, or a list with one per agent
@@ -70,6 +73,11 @@ class FedSARSA:
     initial_value : float
         Q everywhere before the first step; above all returns, it makes agents explore. ``theta0`` takes its
         place.
+    participation : float
+        The share of the agents that every round asks, chosen at random, as a deployment's ``fraction``. The
+        others' worlds stand still meanwhile.
+    faults : Faults, optional
+        Agents that drop out, are late or lie, as in a deployment.
 
     Raises
     ------
@@ -97,9 +105,11 @@ class FedSARSA:
     traces: str = ACCUMULATING
     step_per_feature: bool = False
     initial_value: float = 0.0
+    participation: float = 1.0
+    faults: Faults | None = None
 
     def __post_init__(self) -> None:
-        feature_maps.check(self.features)
+        object.__setattr__(self, "features", feature_maps.checked(self.features))
         policies.check(self.policy)
         step_sizes.schedules(self.step_size)
         if self.sync_every is not None:
@@ -119,6 +129,11 @@ class FedSARSA:
             object.__setattr__(self, name, value)
         self.step()
         _checks.number("initial_value", self.initial_value)
+        share = _checks.number("participation", self.participation, "a number in (0, 1]")
+        if not 0 < share <= 1:
+            raise ValueError(f"participation must be a number in (0, 1], got {self.participation!r}")
+        if self.faults is not None:
+            _checks.instance("faults", self.faults, Faults, "a Faults")
         if self.actions is not None and not isinstance(self.actions, Candidates):
             raise TypeError(f"actions must be GridActions or RandomActions, got {self.actions!r}")
 
@@ -139,6 +154,7 @@ class FedSARSA:
         progress: Progress = False,
         record_every: int = 1,
         checkpoint: str | Path | None = None,
+        callback: Callback | Sequence[Callback] | None = None,
     ) -> History:
         """Train ``runs`` federations of a fleet, each with random numbers of its own.
 
@@ -167,6 +183,9 @@ class FedSARSA:
         checkpoint : path, optional
             Save here what is done, every minute, on Ctrl-C and in the end, and go on from here if the file
             exists. With more ``steps`` than before, that extends a training.
+        callback : function, or a list of them, optional
+            Called with an event for every record (see ``fs.callbacks``), by which it can stop the training. A
+            fast engine calls it a moment later, with what was so at t.
 
         Returns
         -------
@@ -195,10 +214,99 @@ class FedSARSA:
         """
         fleet = any_fleet(fleet)
         problem = self.problem(fleet, steps, runs, seed)
+        if self.sync_every is None and (self.participation < 1 or self.faults is not None):
+            raise ValueError(
+                "sync_every must be a number with participation or faults, which are of rounds, got None"
+            )
+        if problem.partial and getattr(fleet, "vector", False):
+            raise ValueError("vector must be False where not all agents take part, got True: all of it steps")
+        object.__setattr__(self, "_trained", problem)  # whose worlds ``values`` and ``act`` are for
         published_setting.remark(problem)
         start = starting_point(problem, theta0, self.initial_value)
         settings = self.settings(fleet) | {"warm_start": theta0 is not None}
-        return train_problem(problem, start, settings, engine, threads, progress, record_every, checkpoint)
+        return train_problem(
+            problem, start, settings, engine, threads, progress, record_every, checkpoint, callback
+        )
+
+    def values(self, theta: ArrayLike, observation: Any, fleet: Any = None) -> Floats:
+        """Q(x, .) of all actions at an observation, under a parameter.
+
+        Parameters
+        ----------
+        theta : (d,) array
+            The parameter, such as ``history.final[0]``.
+        observation : int or array
+            The number of a state in finite worlds; elsewhere what the world shows.
+        fleet : Fleet, ControlFleet, GymFleet or sequence of FiniteMDP, optional
+            The worlds; unless given, those in which this algorithm was trained last.
+
+        Returns
+        -------
+        (A,) array
+            Values in the order of the actions.
+
+        Raises
+        ------
+        ValueError
+            ``theta`` or ``observation`` does not fit the worlds, or there are none.
+
+        Examples
+        --------
+        >>> import fedsarsa as fs
+        >>> algo = fs.FedSARSA(fs.OneHot(), fs.EpsilonGreedy(0.1))
+        >>> history = algo.train(fs.paper.fleet(agents=2, states=4, actions=3), steps=50, runs=1)
+        >>> algo.values(history.final[0], 2).shape
+        (3,)
+        """
+        return self._acting(theta, fleet).values(observation)
+
+    def act(
+        self,
+        theta: ArrayLike,
+        observation: Any,
+        rng: np.random.Generator | int | None = None,
+        fleet: Any = None,
+    ) -> Any:
+        """An action at an observation, drawn from the policy under a parameter.
+
+        Parameters
+        ----------
+        theta : (d,) array
+            The parameter, such as ``history.final[0]``.
+        observation : int or array
+            The number of a state in finite worlds; elsewhere what the world shows.
+        rng : numpy.random.Generator or int, optional
+            Where chance comes from, or a seed; a fresh one unless given.
+        fleet : Fleet, ControlFleet, GymFleet or sequence of FiniteMDP, optional
+            The worlds; unless given, those in which this algorithm was trained last.
+
+        Returns
+        -------
+        int, float or array
+            The number of an action, or what ``env.step`` takes.
+
+        Raises
+        ------
+        ValueError
+            ``theta`` or ``observation`` does not fit the worlds, or there are none.
+
+        Examples
+        --------
+        >>> import fedsarsa as fs
+        >>> algo = fs.FedSARSA(fs.OneHot(), fs.Greedy(ties="first"))
+        >>> algo.act([0.0, 1.0, 0.0, 0.0], observation=0, fleet=fs.paper.fleet(2, states=2, actions=2))
+        1
+        """
+        return self._acting(theta, fleet).act(observation, rng)
+
+    def _acting(self, theta: ArrayLike, fleet: Any) -> acting.Policy:
+        """The policy of a parameter, in a fleet or in the one of the last training."""
+        if fleet is not None:
+            return acting.Policy.of(fleet, self, theta)
+        problem = vars(self).get("_trained")
+        if problem is None:
+            raise ValueError("fleet must be given before this algorithm was trained, got None")
+        return acting.Policy.for_problem(problem, theta, self.policy)
 
     def problem(self, fleet: AnyFleet, steps: int, runs: int, seed: int) -> Problem:
         """The training problem of these settings on a fleet, checked."""
@@ -211,6 +319,13 @@ class FedSARSA:
         seed = _checks.integer("seed", seed, least=0)
         if seed >= 2**64:
             raise ValueError(f"seed must be below 2**64, got {seed}")
+        faults = self.faults or NO_FAULTS
+        if faults.liars and max(faults.liars) >= agents:
+            raise ValueError(f"liars must be below the {agents} agents, got {list(faults.liars)}")
+        if faults.absent and self.rule.noisy:
+            raise ValueError(f"absent must be 0 with {self.rule!r}, whose rounds wait for all who were asked")
+        asked = sample_size(self.participation, agents, self.rule.fewest)
+        whole = asked == agents and not faults.absent  # theta-tilde is the mean of all agents
         distinct = {schedule: place for place, schedule in enumerate(dict.fromkeys(schedules))}
         return Problem(
             fleet=fleet,
@@ -220,10 +335,12 @@ class FedSARSA:
             sync_every=self.sync_every,
             server=self.rule,
             step=self.step(agents),
-            average_offset=step_sizes.average_offset(self.step_size),
+            average_offset=step_sizes.average_offset(self.step_size) if whole else None,
             steps=_checks.integer("steps", steps, least=1, most=MOST_STEPS),
             runs=_checks.integer("runs", runs, least=1),
             seed=seed,
+            asked=asked,
+            faults=faults,
             **spaces(self.features, self._fixed, self.actions, fleet),
         )
 
@@ -270,6 +387,8 @@ class FedSARSA:
             "radius": self.radius,
             "weights": None if self.weights is None else np.asarray(self.weights).tolist(),
             **({} if self.server is None else {"server": repr(self.server)}),
+            **({} if self.participation == 1 else {"participation": self.participation}),
+            **({} if self.faults is None else {"faults": repr(self.faults)}),
             "redraw_actions": self.redraw_actions,
             "agents": len(fleet),
             **fleet.describe(),
@@ -309,6 +428,7 @@ def train_problem(
     progress: Progress,
     record_every: int,
     checkpoint: str | Path | None,
+    callback: Callback | Sequence[Callback] | None = None,
 ) -> History:
     """Train a problem from ``start``, as ``FedSARSA.train`` says; the history keeps ``settings``."""
     name = engines.resolve(engine, problem.fleet)
@@ -318,20 +438,21 @@ def train_problem(
     training.check_records(problem, record_every)
     if checkpoint is not None:
         _files.check_writable(Path(checkpoint).parent)
-    path = None if checkpoint is None else Path(checkpoint)
+    path, callbacks = None if checkpoint is None else Path(checkpoint), events.checked(callback)
     with closing(engines.build(name, problem, threads)) as trainer:
-        state, records = training.train(problem, trainer, start, record_every, progress, path)
+        state, records, why = training.train(problem, trainer, start, record_every, progress, path, callbacks)
     settings = settings | {
-        "steps": problem.steps,
+        "steps": state.t,
         "runs": problem.runs,
         "seed": problem.seed,
         "record_every": record_every,
     }
     settings |= {"stopped": state.reports} if state.reports else {}
+    settings |= {} if why is None else {"stopped_early": why, "steps_asked_for": problem.steps}
     history = history_of(problem, state, records, name, settings, record_every)
-    why = training.why_nobody_is_left(state)
-    if why is not None:
-        raise training.NoAgentLeftError(why, history)
+    nobody = training.why_nobody_is_left(state)
+    if nobody is not None:
+        raise training.NoAgentLeftError(nobody, history)
     return history
 
 

@@ -11,7 +11,7 @@ import xarray as xr
 from numpy.typing import ArrayLike
 from scipy import stats
 
-from fedsarsa import _checks, engines
+from fedsarsa import _checks, acting, engines
 from fedsarsa._checks import Floats
 from fedsarsa._numba import U64, kernel
 from fedsarsa.algorithm import FedSARSA, checked
@@ -166,27 +166,15 @@ class Player:
     """Acts by a parameter in one environment: what rollouts in Gymnasium and pictures need."""
 
     def __init__(self, problem: Problem, policy: Policy, theta: Floats, seed: int, agent: int) -> None:
-        self.problem, self.policy, self.theta = problem, policy, theta
+        self.policy = acting.Policy.for_problem(problem, theta, policy)
         choices, world = np.random.SeedSequence([seed, agent]).spawn(2)
         self.rng = np.random.default_rng(choices)
         # For the environment's first reset: another stream than the policy's, and than other agents'.
         self.world_seed = int(world.generate_state(1)[0])
 
-    def choose(self, observation: Any) -> tuple[int, float]:
-        """A candidate at an observation, and the action it is as a number."""
-        features, problem = self.problem.features, self.problem
-        numbers, inputs = problem.candidates, np.zeros(features.inputs)
-        seen = np.ravel(observation)
-        inputs[: len(seen)] = seen
-        if features.joint:
-            numbers = self.rng.uniform(*problem.action_bounds, len(numbers))
-        values = features.values_at(self.theta, inputs, numbers)
-        chosen = int(self.rng.choice(len(numbers), p=self.policy.probabilities(values)))
-        return chosen, float(numbers[chosen])
-
     def act(self, observation: Any, actions: list[Any] | None, space: Any) -> Any:
         """What to give to the environment: one of ``actions``, or a number."""
-        chosen, number = self.choose(observation)
+        chosen, number = self.policy.choose(observation, self.rng)
         if actions is not None:
             return copy(actions[chosen])  # environments may change what they get
         return np.clip(np.full(space.shape, number, space.dtype), space.low, space.high)

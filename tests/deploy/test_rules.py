@@ -10,6 +10,7 @@ from flwr.supercore.privacy_accounting import GaussianPrivacyEvent
 import fedsarsa as fs
 from fedsarsa.deploy import federation_config, ledger, privacy
 from fedsarsa.deploy.agent import Agent
+from fedsarsa.federation.servers import private_mean
 from tests.deploy.federations import CONFIG, reference
 from tests.deploy.grids import (
     crowd,
@@ -197,9 +198,9 @@ def test_what_has_moved_too_far_is_brought_back(start):
     before = np.full(3, start)
     for near in (before, before + np.array([0.0, 1e-200, 0.0]), before + (0.1 * abs(start) or 1e-3)):
         clip = max(1.0, abs(start))
-        np.testing.assert_array_equal(privacy.clipped(near, before, clip), near)
+        np.testing.assert_array_equal(private_mean.clipped(near, before, clip), near)
         far = before + np.array([3.0, 0.0, -4.0]) * clip
-        moved = privacy.clipped(far, before, clip) - before
+        moved = private_mean.clipped(far, before, clip) - before
         np.testing.assert_allclose(moved, np.array([0.6, 0.0, -0.8]) * clip, rtol=1e-12)
         assert far[0] == start + 3.0 * clip  # and what came in is as it was
 

@@ -22,7 +22,12 @@ from tests.pairwise import pairwise
 from tests.worlds_of_tests import every_kind
 
 FEATURES = every_kind(
-    CONTINUOUS, fs.TileCoding(4, 3), fs.TileCoding(4, 6, memory=400), fs.FourierBasis(1), fs.RBF(2)
+    CONTINUOUS,
+    fs.TileCoding(4, 3),
+    fs.TileCoding(4, 6, memory=400),
+    fs.FourierBasis(1),
+    fs.RBF(2),
+    fs.RandomFourier(20),
 )
 POLICIES = [
     fs.Softmax(0.5),
@@ -168,7 +173,7 @@ def test_every_space_of_gymnasium(kind, features, policy):
     group = fs.GymFleet([fs.GymWorld(Lottery, observation=observation, action=action)] * AGENTS, processes=0)
     algo = fs.FedSARSA(features, policy, 0.2, 10, actions=actions)
     if features == fs.OneHot() and (group.counts is None or isinstance(actions, fs.RandomActions)):
-        with pytest.raises(ValueError, match="features must be TileCoding, FourierBasis or RBF"):
+        with pytest.raises(ValueError, match="features must be TileCoding, FourierBasis, RBF"):
             algo.train(group, 60, RUNS)
         return
     assert_contract(algo, group, 60, np.array([group.bounds] * AGENTS), 15)

@@ -15,7 +15,12 @@ from tests.pairwise import pairwise
 from tests.worlds_of_tests import every_kind
 
 FEATURES = every_kind(
-    CONTINUOUS, fs.TileCoding(4, 3), fs.TileCoding(3, 4, memory=60), fs.FourierBasis(1), fs.RBF(2)
+    CONTINUOUS,
+    fs.TileCoding(4, 3),
+    fs.TileCoding(3, 4, memory=60),
+    fs.FourierBasis(1),
+    fs.RBF(2),
+    fs.RandomFourier(20),
 )
 POLICIES = [
     fs.Softmax(0.5),

@@ -25,6 +25,7 @@ FEATURES = every_kind(
     fs.FourierBasis((0, 1, 3)),
     fs.RBF(),
     fs.RBF((1, 2, 3), width=0.3),
+    fs.RandomFourier(30, width=0.1, seed=4),
 )
 observations = st.lists(st.floats(-10, 10), min_size=3, max_size=3)
 
@@ -210,3 +211,33 @@ def test_mistakes_are_named(make, message):
 def test_observations_need_a_width(low, high):
     with pytest.raises(ValueError, match=r"observations \[1\] must have low below high and a finite width"):
         box_map(fs.TileCoding(2, 2), (0.0, low), (1.0, high), 2, False)
+
+
+def test_random_fourier_features_are_about_half_a_gaussian_kernel():
+    """With n functions the error of phi(x)'phi(y) is about 1 / sqrt(2 n): 0.005 here; 6 of them are allowed."""
+    width, inputs = 0.2, 3
+    basis = fs.RandomFourier(20_000, width, seed=1).on_box(inputs)
+    rng = np.random.default_rng(0)
+    for _ in range(5):
+        x, y = rng.uniform(size=(2, inputs))
+        deviation = width * np.sqrt(inputs)
+        kernel = np.exp(-np.sum((x - y) ** 2) / (2 * deviation**2))
+        assert basis.active(x)[1] @ basis.active(y)[1] == pytest.approx(kernel / 2, abs=0.03)
+
+
+def test_random_fourier_features_are_those_of_their_seed():
+    one, same, other = (fs.RandomFourier(10, seed=seed).on_box(147) for seed in (0, 0, 1))
+    np.testing.assert_array_equal(one.points, same.points)
+    assert not np.array_equal(one.points, other.points)
+
+
+def test_one_pair_of_bounds_is_for_all_observations():
+    phi = box_map(fs.RandomFourier(5, bounds=(0.0, 10.0)), (-np.inf,) * 3, (np.inf,) * 3, 2, joint=False)
+    assert phi.low.tolist() == [0.0] * 3
+    assert phi.high.tolist() == [10.0] * 3
+
+
+@pytest.mark.parametrize("options", [{"count": 0}, {"width": 0.0}, {"width": -1}, {"seed": -1}], ids=str)
+def test_random_fourier_arguments_out_of_range(options):
+    with pytest.raises(ValueError, match=f"{next(iter(options))} must be"):
+        fs.RandomFourier(**options)

@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -16,7 +15,7 @@ from fedsarsa.experiments import config as configs
 from fedsarsa.experiments.config_errors import explained
 from fedsarsa.experiments.fleet_sections import ControlSection, FileFleet, GymSection, PaperFleet
 from fedsarsa.experiments.section import Count, Section, unless_given
-from fedsarsa.federation import servers
+from fedsarsa.federation import participation, servers
 from fedsarsa.federation.problem import AnyFleet
 from fedsarsa.learning.continuous_features import BoxMap
 from fedsarsa.learning.features import FeatureMap
@@ -252,6 +251,11 @@ class Federation:
     def check_server(self) -> None:
         """Refuse settings with which agents can work, and a server cannot."""
         server = self.server
+        if self.algorithm.participation != 1 or self.algorithm.faults is not None:
+            raise ValueError(
+                "algorithm: expected no participation and no faults, which are of simulations, got some; a "
+                "deployment asks server.fraction of its agents"
+            )
         if self.reward_cap is None:
             raise ValueError(
                 "server.reward_cap: expected a bound on the absolute rewards of environments, which do not "
@@ -279,9 +283,7 @@ class Federation:
     def sample_size(self) -> int:
         """How many agents a round asks."""
         server = self.server
-        # The fraction as it was written: 0.07 of 100 agents are 7, and 0.07 * 100 is a little more.
-        share = math.ceil(Fraction(repr(server.fraction)) * self.agents)
-        return min(self.agents, max(server.at_least, server.fewest, share))
+        return participation.sample_size(server.fraction, self.agents, max(server.at_least, server.fewest))
 
     @property
     def needed(self) -> int:

@@ -160,10 +160,22 @@ def _alone(federation: Federation, number: int) -> Problem:
     acting = behaviours(federation.algorithm.behaviour)
     behaviour = acting[number] if len(acting) > 1 else federation.algorithm.behaviour
     algorithm = replace(
-        federation.algorithm, step_size=step_size, sync_every=None, weights=None, behaviour=behaviour
+        federation.algorithm,
+        step_size=step_size,
+        sync_every=None,
+        weights=None,
+        behaviour=behaviour,
+        participation=1.0,
+        faults=None,
     )
     assert federation.worlds is not None
     problem = algorithm.problem(federation.worlds, MOST_STEPS, runs=1, seed=federation.training.seed)
     step = replace(problem.step, mixes=federation.rule.mixes)
-    one = {"schedule_of": problem.schedule_of[:1], "server": Mean(), "step": step, "average_offset": None}
+    one = {
+        "schedule_of": problem.schedule_of[:1],
+        "server": Mean(),
+        "step": step,
+        "average_offset": None,
+        "asked": None,
+    }
     return replace(problem, fleet=world, **one)  # type: ignore[arg-type]

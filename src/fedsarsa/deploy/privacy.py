@@ -1,4 +1,4 @@
-"""Differential privacy: the mean of clipped replies with Flower's noise, and Flower's accountant of it."""
+"""Differential privacy: the rule that simulations have too, with Flower's noise and Flower's accountant."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from flwr.supercore.privacy_accounting import GaussianPrivacyEvent
 
 from fedsarsa._checks import Floats
 from fedsarsa.deploy.federation_config import Federation
-from fedsarsa.federation.servers.projection import project
+from fedsarsa.federation.servers import Context, private_mean
 
 
 class PrivateMean:
@@ -18,8 +18,8 @@ class PrivateMean:
     def __init__(self, settings: Federation, spent: dict[str, Any]) -> None:
         privacy = settings.server.privacy
         assert privacy is not None
-        self.clip, self.radius, self.asked = privacy.clip, settings.algorithm.radius, settings.sample_size
-        self.noise, self.limit = privacy.noise, privacy.max_epsilon
+        self.rule = private_mean.PrivateMean(privacy.clip, privacy.noise, settings.algorithm.radius)
+        self.asked, self.limit = settings.sample_size, privacy.max_epsilon
         self.accountant = RdpAccountant(
             PrivacyConfig(
                 target_delta=privacy.delta,
@@ -45,22 +45,16 @@ class PrivateMean:
         """The next start from the last one (d,) and the parameters (n, d) of all who were asked."""
         if len(after) != self.asked:  # the noise is made for so many
             raise ValueError(f"after must hold {self.asked} parameters, got {len(after)}")
-        mean = [np.mean([clipped(theta, before, self.clip) for theta in after], axis=0)]
-        flower.add_gaussian_noise_inplace(mean, flower.compute_stdv(self.noise, self.clip, self.asked))
+        normals = [np.zeros_like(before)]
+        flower.add_gaussian_noise_inplace(normals, 1.0)
+        none = np.empty((1, len(after), 0))
+        context = Context(0, np.full(len(after), np.nan), left=none, shift=none, noise=normals[0][None])
+        (start,) = self.rule.combine(before[None], after[None], None, context)
         self.accountant.compose(self.release)
-        return project(mean[0], self.radius)
+        return np.asarray(start)
 
     @property
     def spent(self) -> dict[str, Any]:
         """What the accountant says has been spent, and its memory."""
         epsilon = self.accountant.get_privacy_spent().epsilon
         return {"epsilon": epsilon, "accountant": self.accountant.state_dict()}
-
-
-def clipped(theta: Floats, before: Floats, clip: float) -> Floats:
-    """``theta``, brought back to a distance of at most ``clip`` from ``before``."""
-    if flower.get_norm([theta - before]) == 0:  # by which Flower would divide
-        return theta
-    moved = [theta]
-    flower.compute_clip_model_update(moved, [before], clip)
-    return moved[0]

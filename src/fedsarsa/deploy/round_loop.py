@@ -23,6 +23,7 @@ from fedsarsa.deploy.federation_config import Federation
 from fedsarsa.deploy.ledger import Ledger
 from fedsarsa.deploy.privacy import PrivateMean
 from fedsarsa.deploy.roster import Roster
+from fedsarsa.federation.participation import sample
 from fedsarsa.federation.servers import Context
 from fedsarsa.federation.servers.mean import average
 
@@ -160,10 +161,8 @@ class RoundLoop:
         if len(set(present) - askings.failed) < size:
             askings.failed.clear()
         present = [node for node in present if node not in askings.failed]
-        if size < len(present):  # the same choice after a restart
-            rng = np.random.default_rng([settings.training.seed, self.standing.round + 1])
-            present = sorted(rng.choice(np.array(present, np.uint64), size, replace=False).tolist())
-        return present
+        # The same choice after a restart.
+        return sample(settings.training.seed, self.standing.round + 1, 0, np.array(present, np.uint64), size)
 
     def _questions(self, nodes: list[int]) -> tuple[list[Message], int]:
         """A round's question to every node, and how many bytes they are."""

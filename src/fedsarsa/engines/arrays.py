@@ -40,7 +40,8 @@ class RunView(NamedTuple):
     ``theta`` and ``progress`` are (R N d,) flat, ``states`` and ``actions`` (R N,); ``progress`` gathers
     the updates of a round, each times the weight that theta-tilde gives to the rest of the round (empty
     without theta-tilde). ``masses`` (R, d) and ``base`` (R,) cache the central parameter's softmax (see
-    ``sarsa``; empty where nothing is cached).
+    ``sarsa``; empty where nothing is cached). ``takes_part`` (R N,) says whose agents take steps, where
+    lanes are not listed.
     """
 
     first_run: int
@@ -54,6 +55,7 @@ class RunView(NamedTuple):
     failed_at: NDArray[np.int64]
     masses: Floats
     base: Floats
+    takes_part: NDArray[np.bool]
 
 
 class Span(NamedTuple):

@@ -23,8 +23,9 @@ from fedsarsa._checks import Floats
 from fedsarsa._numba import U64
 from fedsarsa.engines.arrays import RoundSettings, RunView, Span
 from fedsarsa.federation.engine import Engine
+from fedsarsa.federation.participation import Present, taking_part
 from fedsarsa.federation.problem import Problem
-from fedsarsa.federation.rounds import end_round
+from fedsarsa.federation.rounds import drift_of, end_round
 from fedsarsa.federation.state import RUNNING, Episodes, State, Synchronisations, left_behind
 from fedsarsa.learning import step_arrays
 from fedsarsa.learning.continuous_features import Integers
@@ -56,10 +57,12 @@ class SpanEngine(Engine):
         """
         if not span.synchronises:
             return
-        if self.problem.server.compiled:
+        if self.problem.compiled_rounds:
             left_behind(state)[:] = 0.0
             return
         begun, end = span.begun + k * span.steps, span.t + (k + 1) * span.steps
+        if self.problem.partial:
+            drift[:, k] = drift_of(self.problem, state, end - 1)
         end_round(self.problem, state, begun, end, before)
         central[:, k] = state.central
         drift[state.failed_at != RUNNING, k] = np.nan
@@ -111,8 +114,12 @@ class CompiledEngine(SpanEngine):
         """Train, every round's agents shared out among the threads."""
 
     @abstractmethod
-    def local_steps(self, state: State, step_sizes: Floats, span: Span) -> Integers:
+    def local_steps(self, state: State, step_sizes: Floats, span: Span, takes_part: Present) -> Integers:
         """A round, or a part of one, without its server, in place; when each run failed in it, (R,)."""
+
+    def takes_part(self, span: Span, k: int) -> Present:
+        """Who takes part in a span's k-th round, (R, N); None: everybody."""
+        return taking_part(self.problem, span.begun + k * span.steps)
 
     def train(self, state: State, span: Span, central: Floats, drift: Floats) -> None:
         """Take all steps of a span, whichever way is faster."""
@@ -120,7 +127,7 @@ class CompiledEngine(SpanEngine):
         work = self.problem.agents * self.problem.runs * span.steps
         split = self.problem.runs < self.threads and work >= self.long_round * self.threads
         # Other rules, and what steps leave for them, are seen to after every round.
-        split |= not self.problem.server.compiled or self.problem.step.leaves is not None
+        split |= not self.problem.compiled_rounds or self.problem.step.leaves is not None
         split |= self.round_by_round
         with announced():
             train = self.train_by_agents if split else self.train_by_runs
@@ -183,9 +190,10 @@ def settings_of(problem: Problem, world: NDArray[np.integer], cached: bool = Fal
     )
 
 
-def server_view(state: State, runs: slice, first_agent: int = U64(0)) -> RunView:
+def server_view(state: State, runs: slice, first_agent: int = U64(0), takes_part: Present = None) -> RunView:
     """What the server reads and writes of some runs: views on ``state``. Pairs and caches are left out."""
     nothing = np.empty(0, np.uint32)
+    shape = state.theta[runs].shape[:2]
     return RunView(
         first_run=U64(runs.start or 0),
         first_agent=first_agent,
@@ -198,6 +206,7 @@ def server_view(state: State, runs: slice, first_agent: int = U64(0)) -> RunView
         failed_at=state.failed_at[runs],
         masses=np.empty((0, 0)),
         base=np.empty(0),
+        takes_part=np.ravel(np.ones(shape, np.bool) if takes_part is None else takes_part[runs]),
     )
 
 

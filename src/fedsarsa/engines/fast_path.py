@@ -12,6 +12,7 @@ from fedsarsa.engines.compiled import (
     server_view,
     settings_of,
 )
+from fedsarsa.federation.participation import Present
 from fedsarsa.federation.problem import Problem
 from fedsarsa.federation.state import RUNNING, State
 from fedsarsa.learning.continuous_features import Integers
@@ -83,11 +84,11 @@ class FastPathEngine(CompiledEngine):
         tables, settings = self.tables, self.settings
         view = self._view(state, 0, self.problem.runs)
         workspaces = [new_workspace(tables, view) for _ in range(self.threads)]
-        learning = self._lanes(state, 0, self.problem.runs)
-        edges = np.linspace(0, len(learning.run), self.threads + 1).astype(int).tolist()
         for k in range(span.rounds):
+            learning = self._lanes(state, 0, self.problem.runs, self.takes_part(span, k))
+            edges = np.linspace(0, len(learning.run), self.threads + 1).astype(int).tolist()
 
-            def steps(part: int, k: int = k) -> None:
+            def steps(part: int, k: int = k, learning: Lanes = learning, edges: list[int] = edges) -> None:
                 low, high = edges[part], edges[part + 1]
                 fast_path_rounds.local_steps(
                     tables, settings, view, learning, low, high, step_sizes, span, k, workspaces[part]
@@ -101,10 +102,10 @@ class FastPathEngine(CompiledEngine):
             self.combine(state, before, span, k, central, drift)
             fast_path_rounds.weigh_central(tables, settings, view, span, own)
 
-    def local_steps(self, state: State, step_sizes: Floats, span: Span) -> Integers:
+    def local_steps(self, state: State, step_sizes: Floats, span: Span, takes_part: Present) -> Integers:
         """A round, or a part of one, without its server, in place; when each run failed in it, (R,)."""
         tables, runs = self.tables, self.problem.runs
-        view, learning = self._view(state, 0, runs), self._lanes(state, 0, runs)
+        view, learning = self._view(state, 0, runs), self._lanes(state, 0, runs, takes_part)
         working = new_workspace(tables, view)
         count = len(learning.run)
         fast_path_rounds.local_steps(
@@ -122,8 +123,12 @@ class FastPathEngine(CompiledEngine):
             base=np.empty(high - low),
         )
 
-    def _lanes(self, state: State, low: int, high: int) -> Lanes:
-        """Every agent of the runs that have not failed; neighbours share a world, and its cache lines."""
+    def _lanes(self, state: State, low: int, high: int, takes_part: Present = None) -> Lanes:
+        """Who takes steps in the runs that have not failed; neighbours share a world, and its cache lines."""
         runs = np.flatnonzero(state.failed_at[low:high] == RUNNING).astype(np.uint64)
         agents = np.arange(self.problem.agents, dtype=np.uint64)
-        return Lanes(run=np.tile(runs, len(agents)), agent=np.repeat(agents, len(runs)))
+        run, agent = np.tile(runs, len(agents)), np.repeat(agents, len(runs))
+        if takes_part is not None:
+            listed = takes_part[low:high][run, agent]
+            run, agent = run[listed], agent[listed]
+        return Lanes(run, agent)

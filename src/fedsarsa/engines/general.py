@@ -19,6 +19,7 @@ from fedsarsa.engines.compiled import (
     settings_of,
 )
 from fedsarsa.engines.general_rounds import FINITE, Learners, RoundWorkspace, Worlds
+from fedsarsa.federation.participation import Present
 from fedsarsa.federation.problem import Problem
 from fedsarsa.federation.state import RUNNING, State
 from fedsarsa.learning.continuous_features import Integers
@@ -77,12 +78,13 @@ class GeneralEngine(CompiledEngine):
         self, state: State, step_sizes: Floats, span: Span, central: Floats, drift: Floats
     ) -> None:
         """Every round, all agents are shared out among the threads."""
-        view, learners = server_view(state, ALL, self.first_agent), self._learners(state, ALL)
+        learners = self._learners(state, ALL)
         workspaces = [self._workspace(self.problem.runs) for _ in range(self.threads)]
         edges = np.linspace(0, len(learners.theta), self.threads + 1).astype(int).tolist()
         for k in range(span.rounds):
+            view = server_view(state, ALL, self.first_agent, self.takes_part(span, k))
 
-            def steps(part: int, k: int = k) -> None:
+            def steps(part: int, k: int = k, view: RunView = view) -> None:
                 self._steps(
                     view, learners, edges[part], edges[part + 1], step_sizes, span, k, workspaces[part]
                 )
@@ -95,10 +97,10 @@ class GeneralEngine(CompiledEngine):
             )
             self.combine(state, before, span, k, central, drift)
 
-    def local_steps(self, state: State, step_sizes: Floats, span: Span) -> Integers:
+    def local_steps(self, state: State, step_sizes: Floats, span: Span, takes_part: Present) -> Integers:
         """A round, or a part of one, without its server, in place; when each run failed in it, (R,)."""
         view, learners, workspace = (
-            server_view(state, ALL, self.first_agent),
+            server_view(state, ALL, self.first_agent, takes_part),
             self._learners(state, ALL),
             self._workspace(self.problem.runs),
         )

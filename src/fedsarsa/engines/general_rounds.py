@@ -157,7 +157,7 @@ def local_steps(
             agent += 1
             if agent == agents:
                 run, agent = run + 1, 0
-            if view.failed_at[run] != RUNNING:
+            if view.failed_at[run] != RUNNING or not view.takes_part[lane]:
                 continue
             size = step_sizes[settings.schedule[agent], column + step]
             if not one_step(

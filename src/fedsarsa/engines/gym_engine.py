@@ -6,6 +6,7 @@ the server averages without it, and the history says which agent stopped when an
 
 import math
 import warnings
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -27,11 +28,13 @@ from fedsarsa.engines.gym_rounds import (
 )
 from fedsarsa.engines.gym_vectors import Vectors
 from fedsarsa.federation.engine import Engine
+from fedsarsa.federation.participation import taking_part
 from fedsarsa.federation.problem import Problem
-from fedsarsa.federation.rounds import fail, gather, recorded, synchronise
+from fedsarsa.federation.rounds import fail, gather, recorded, round_of, synchronise
 from fedsarsa.federation.state import RUNNING, Episodes, State, Synchronisations
 from fedsarsa.learning import random
-from fedsarsa.learning.continuous_features import Integers
+from fedsarsa.learning.continuous_features import BoxMap, Integers
+from fedsarsa.learning.function_features import Evaluated, FunctionBasis
 from fedsarsa.learning.step_arrays import step_workspace
 from fedsarsa.worlds.gym import GymFleet
 
@@ -47,6 +50,7 @@ class GymEngine(Engine):
         assert isinstance(problem.fleet, GymFleet)
         super().__init__(problem, threads, first_agent)
         self.fleet = problem.fleet
+        self.function, problem = _evaluated(problem)
         self.model = model_of(problem)
         self.workspace = step_workspace(self.model)
         self.stepper: Stepper | None = None
@@ -58,7 +62,12 @@ class GymEngine(Engine):
         self.waiting: list[int] = []  # lanes whose episodes begin with their next step
         lanes = problem.runs * problem.agents
         self.rewards = np.zeros(lanes)
-        self.first, self.begins = np.zeros((lanes, self.observed)), np.zeros(lanes, np.bool)
+        self.seen, self.first = (np.zeros((lanes, self.observed)) for _ in range(2))
+        self.begins = np.zeros(lanes, np.bool)
+        # What kernels see: observations, or the values of a function of them, which Python calls.
+        self.inputs, self.first_inputs = self.seen, self.first
+        if self.function is not None:
+            self.inputs, self.first_inputs = (np.zeros((lanes, self.function.size)) for _ in range(2))
 
     @property
     def opened(self) -> bool:  # type: ignore[override]
@@ -77,7 +86,7 @@ class GymEngine(Engine):
             Vectors(worlds) if self.fleet.vector else stepper(worlds, self.fleet.processes, available_cores())
         )
         held = _held(state)
-        agent_state = rows_of(held, state.actions, slice(None))
+        agent_state = self._rows(state)
         agent_state.elapsed[:], agent_state.gain[:], agent_state.trace[:], agent_state.live_count[:] = (
             0,
             0.0,
@@ -87,7 +96,7 @@ class GymEngine(Engine):
         lanes = np.flatnonzero(held.stopped_at.reshape(-1) == RUNNING).tolist()
         answers = self.stepper.reset(lanes, [self._seed(lane, t) for lane in lanes])
         placed = [
-            self._place(state, lane, t, agent_state.seen, answer)
+            self._place(state, lane, t, self.seen, answer)
             for lane, answer in zip(lanes, answers, strict=True)
         ]
         self._begin(state, agent_state, [lane for lane, sound in zip(lanes, placed, strict=True) if sound], t)
@@ -104,7 +113,7 @@ class GymEngine(Engine):
             self._stop(state, lane, t, answer.report)
             return False
         try:
-            rows[lane, : self.observed] = self._flattened(answer)
+            rows[lane] = self._flattened(answer)
         except Exception as error:  # whatever its conversion to numbers raises
             why = f"reset answered {answer!r:.1000}, which is not as its space says: {error!r}"
             self._stop(state, lane, t, why)
@@ -113,10 +122,10 @@ class GymEngine(Engine):
 
     def _begin(self, state: State, agent_state: Any, lanes: list[int], t: int) -> None:
         """Draw first actions at the observations that the lanes hold."""
-        sound = np.isfinite(agent_state.seen[lanes, : self.observed]).all(axis=1)
+        self._evaluate(self.seen, self.inputs, lanes)
+        sound = np.isfinite(self.inputs[lanes]).all(axis=1)
         for lane in np.array(lanes)[~sound].tolist():
-            got = agent_state.seen[lane, : self.observed].tolist()
-            self._stop(state, lane, t, f"observation must be finite, got {got}")
+            self._stop(state, lane, t, self._what_is_not_finite(self.seen, lane))
         self._act(state.theta, agent_state, np.array(lanes, np.int64)[sound], t, anew=False)
 
     def _stop(self, state: State, lane: int, t: int, why: str) -> None:
@@ -148,6 +157,7 @@ class GymEngine(Engine):
         with announced():
             for k, t in enumerate(times):
                 gather(problem, state, t, self._present(state, t))
+                self.stale |= problem.partial and (t == round_of(problem, t) or k == 0)
                 self._step(state, agent_state, t, step_sizes[k])
                 if problem.sync_every is not None and (t + 1) % problem.sync_every == 0:
                     drift.append(synchronise(problem, state, t, self._present(state, t)))
@@ -169,19 +179,36 @@ class GymEngine(Engine):
 
     def _prepare(self, state: State) -> Any:
         """Look at a state as ``gym_rounds.learn`` sees it, compiled for it; what its lanes hold."""
-        agent_state = rows_of(_held(state), state.actions, slice(None))
+        agent_state = self._rows(state)
         size = len(agent_state.elapsed)
         self.theta, self.progress = (
             state.theta.reshape(size, -1),
             state.progress.reshape(size, state.progress.shape[2]),
         )
-        self.seen = agent_state.seen[:, : self.observed]
-        self._list_lanes(state)
+        self._list_lanes(state, state.t)
         with announced():
             self.learn = resolved(
                 gym_rounds.learn, *self._arguments(agent_state, np.zeros(self.problem.agents), 0)
             )
         return agent_state
+
+    def _rows(self, state: State) -> Any:
+        """What lanes hold, as kernels see it."""
+        rows = rows_of(_held(state), state.actions, slice(None))
+        if self.function is not None:
+            return rows._replace(seen=self.inputs)
+        self.seen = self.inputs = rows.seen[:, : self.observed]
+        return rows
+
+    def _evaluate(self, observations: Floats, inputs: Floats, lanes: Any) -> None:
+        """Compute the features of some lanes, where they are a function of the user's; NaN of what is NaN."""
+        if self.function is None or lanes == []:
+            return
+        rows = observations[lanes]
+        values = self.function.rows(rows)
+        if not math.isfinite(rows.sum()):
+            values = np.where(np.isfinite(rows).all(axis=1, keepdims=True), values, math.nan)
+        inputs[lanes] = values
 
     def warm(self, state: State) -> None:
         """Compile all that training calls; no environment is made for it."""
@@ -210,7 +237,7 @@ class GymEngine(Engine):
         """One step of every agent that still learns."""
         assert self.stepper is not None
         if self.stale:
-            self._list_lanes(state)
+            self._list_lanes(state, t)
         lanes, rewards, ends, seen = self.lanes, self.rewards, self.ends, self.seen
         if not lanes:
             return
@@ -240,8 +267,10 @@ class GymEngine(Engine):
         if self.waiting:  # what these answered begins their episodes; they learn from their next step
             begun, self.waiting = [lane for lane in self.waiting if ends[lane] == RUNNING_ON], []
             ends[begun] = STOPPED
+        self._evaluate(self.seen, self.inputs, slice(None))
         if ended:
             self._reset(state, ended, t)
+            self._evaluate(self.first, self.first_inputs, ended)
         unsound = self.learn(*self._arguments(agent_state, step_sizes, t))
         if unsound:
             self._see_what_is_not_finite(state, t)
@@ -257,7 +286,7 @@ class GymEngine(Engine):
             self.progress,
             self.rewards,
             self.ends,
-            self.first,
+            self.first_inputs,
             self.begins,
             step_sizes,
             U64(self.first_agent),
@@ -283,10 +312,12 @@ class GymEngine(Engine):
             else:
                 self.begins[lane] = self._place(state, lane, t + 1, self.first, answer)
 
-    def _list_lanes(self, state: State) -> None:
-        """The lanes that still learn."""
+    def _list_lanes(self, state: State, t: int) -> None:
+        """The lanes that learn in the round of step ``t``."""
         self.stale = False
         learning = (_held(state).stopped_at == RUNNING) & (state.failed_at[:, None] == RUNNING)
+        takes_part = taking_part(self.problem, round_of(self.problem, t))
+        learning &= True if takes_part is None else takes_part
         self.ends = np.where(learning.reshape(-1), RUNNING_ON, STOPPED).astype(np.uint8)
         self.lanes = np.flatnonzero(learning).tolist()
 
@@ -294,19 +325,24 @@ class GymEngine(Engine):
         """Stop agents whose environment answered, and runs whose parameters became, what is not finite."""
         for lane in np.flatnonzero(self.ends == BROKEN).tolist():
             if math.isfinite(self.rewards[lane]):
-                got = f"observation must be finite, got {self.seen[lane].tolist()}"
+                got = self._what_is_not_finite(self.seen, lane)
             else:
                 got = f"reward must be finite, got {self.rewards[lane]}"
             self._stop(state, lane, t, got)
         for lane in np.flatnonzero(self.ends == LOST).tolist():
-            self._stop(state, lane, t + 1, f"observation must be finite, got {self.seen[lane].tolist()}")
+            self._stop(state, lane, t + 1, self._what_is_not_finite(self.first, lane))
         fail(state, (self.ends == OVERFLOWN).reshape(self.problem.runs, -1).any(axis=1), t)
         self.stale = True
 
+    def _what_is_not_finite(self, observations: Floats, lane: int) -> str:
+        """Why a lane cannot go on: its observation, or what a function of the user's made of it."""
+        got = observations[lane]
+        what = "features" if np.isfinite(got).all() else "observation"
+        return f"{what} must be finite, got {'them not so at ' * (what == 'features')}{got.tolist()}"
+
     def _present(self, state: State, t: int) -> NDArray[np.bool]:
         """Whose learning counts in the round of step ``t``, (R, N)."""
-        begun = t - t % self.problem.sync_every if self.problem.sync_every is not None else 0
-        return _held(state).taught(begun)
+        return _held(state).taught(round_of(self.problem, t))
 
     def close(self) -> None:
         """Close every environment."""
@@ -314,6 +350,16 @@ class GymEngine(Engine):
         if self.stepper is not None:
             self.stepper.close()
             self.stepper = None
+
+
+def _evaluated(problem: Problem) -> tuple[FunctionBasis | None, Problem]:
+    """A function of the user's, which the engine calls for all lanes at once, and the problem without it."""
+    phi = problem.features
+    if not isinstance(phi, BoxMap) or not isinstance(phi.basis, FunctionBasis):
+        return None, problem
+    values = Evaluated(phi.basis.function, phi.basis.size, phi.basis.size)
+    low = np.zeros(values.size)
+    return phi.basis, replace(problem, features=replace(phi, basis=values, low=low, high=low))
 
 
 def _answering(problem: Problem, fleet: GymFleet) -> Any:

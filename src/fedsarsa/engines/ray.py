@@ -30,6 +30,7 @@ from fedsarsa.engines.compiled import (
     settings_of,
     span_of,
 )
+from fedsarsa.federation.participation import NO_FAULTS, Present, taking_part
 from fedsarsa.federation.problem import Problem
 from fedsarsa.federation.servers import Mean
 from fedsarsa.federation.state import State, first_state
@@ -72,16 +73,25 @@ class AgentBlock:
         return BlockState(shares(state, ALL), state.failed_at)
 
     def steps(
-        self, held: list[Any], part: BlockState, central: Floats | None, t: int, steps: int
+        self,
+        held: list[Any],
+        part: BlockState,
+        central: Floats | None,
+        t: int,
+        steps: int,
+        takes_part: Present = None,
     ) -> BlockState:
-        """``steps`` steps of one round from ``t`` on, from the central parameters (R, d) if given."""
+        """``steps`` steps of one round from ``t`` on, from the central parameters (R, d) if given.
+
+        Of those who take part, (R, n); None: everybody.
+        """
         self._awake(held)
         state = self._state(part, t)
         if central is not None:
             state.theta[:] = central[:, None, :]
         engine = self.engine
         failed_at = engine.local_steps(
-            state, self.problem.step_sizes(t, steps), span_of(self.problem, t, steps)
+            state, self.problem.step_sizes(t, steps), span_of(self.problem, t, steps), takes_part
         )
         return BlockState(shares(state, ALL), failed_at)
 
@@ -160,8 +170,16 @@ class RayEngine(SpanEngine):
             # At the beginning of a round everybody may have the central parameter, which travels once.
             fresh = self.settings.common and t > 0 and t == span.begun + k * span.steps
             shared = ray.put(state.central) if fresh else None
+            counted = taking_part(self.problem, span.begun + k * span.steps)
             calls = [
-                block.steps.remote(held, self._part(state, part, not fresh), shared, t, span.steps)
+                block.steps.remote(
+                    held,
+                    self._part(state, part, not fresh),
+                    shared,
+                    t,
+                    span.steps,
+                    None if counted is None else counted[:, part],
+                )
                 for block, held, part in zip(self.blocks, self.held, self.parts, strict=True)
             ]
             if not self.awake:
@@ -247,6 +265,8 @@ def _cut(problem: Problem, part: slice) -> Problem:
         problem,
         fleet=problem.fleet[part],
         schedule_of=problem.schedule_of[part],
-        server=Mean(),  # the server is here
+        server=Mean(),  # the server is here, and says who takes part
+        asked=None,
+        faults=NO_FAULTS,
         step=replace(problem.step, behaviour=behaviour),
     )

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from fedsarsa._checks import Floats
 from fedsarsa.federation.engine import Engine
+from fedsarsa.federation.participation import taking_part
 from fedsarsa.federation.problem import Problem
-from fedsarsa.federation.rounds import fail, gather, recorded, synchronise, unsound
+from fedsarsa.federation.rounds import fail, gather, recorded, round_of, synchronise, unsound
 from fedsarsa.federation.state import (
     RUNNING,
     Episodes,
@@ -65,9 +66,11 @@ class ReferenceEngine(Engine):
         central, drift = [], []
         for k, t in enumerate(range(state.t, state.t + steps)):
             gather(problem, state, t)
+            takes_part = taking_part(problem, round_of(problem, t))
             for run in np.flatnonzero(state.failed_at == RUNNING).tolist():
                 for i in range(problem.agents):
-                    step(problem, state, run, i, t, step_sizes[problem.schedule_of[i], k])
+                    if takes_part is None or takes_part[run, i]:
+                        step(problem, state, run, i, t, step_sizes[problem.schedule_of[i], k])
             learned = np.concatenate([state.theta, left_behind(state)], axis=2)
             fail(state, unsound(learned), t)
             if problem.sync_every is not None and (t + 1) % problem.sync_every == 0:

@@ -26,6 +26,7 @@ from fedsarsa.learning import policies
 from fedsarsa.learning.actions import GridActions, RandomActions
 from fedsarsa.learning.features import ModuloFeatures, OneHot, TabularFeatures
 from fedsarsa.learning.fourier import FourierBasis
+from fedsarsa.learning.random_fourier import RandomFourier
 from fedsarsa.learning.rbf import RBF
 from fedsarsa.learning.step_sizes import ConstantStep, LinearDecay, PiecewiseDecay
 from fedsarsa.learning.tile_coding import TileCoding
@@ -72,6 +73,7 @@ FEATURES = sections(
         "tile-coding": TileCoding,
         "fourier": FourierBasis,
         "rbf": RBF,
+        "random-fourier": RandomFourier,
     },
     TOML_TYPES,
 )

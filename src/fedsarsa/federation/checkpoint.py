@@ -58,6 +58,8 @@ def fingerprint(problem: Problem, engine: str, theta0: Floats, record_every: int
         "theta0": _words(theta0),
         "record_every": _words(record_every),
     }
+    if problem.partial or problem.faults.liars:
+        mark |= {"participation and faults": _words(problem.asked, problem.faults)}
     if problem.average_offset is not None:
         whole = every is not None and problem.steps % every == 0
         mark |= {"engine": engine, "steps": "whole rounds" if whole else _words(problem.steps)}

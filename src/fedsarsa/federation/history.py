@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from fedsarsa import _checks, _netcdf
 from fedsarsa._checks import Floats
 from fedsarsa._version import __version__
+from fedsarsa.federation.participation import taking_part
 from fedsarsa.federation.problem import Problem
 from fedsarsa.federation.state import RUNNING, State, Synchronisations
 from fedsarsa.federation.state import variables as episode_variables
@@ -89,7 +90,8 @@ class History:
         """theta-tilde, (run, d): the average of theta-bar_0 .. theta-bar_T with weights a + t."""
         if "averaged" not in self.data:
             raise AttributeError(
-                "averaged is kept when every agent's step size is a LinearDecay with the same a; "
+                "averaged is kept when every agent's step size is a LinearDecay with the same a, and all "
+                "agents take part in every round; "
                 f"this training had step_size {self.settings['step_size']}"
             )
         return self.data["averaged"]
@@ -284,9 +286,9 @@ def history_of(
     settings: dict[str, Any],
     record_every: int,
 ) -> History:
-    """The labelled arrays of a finished training."""
+    """The labelled arrays of a training that is over, at its end or where a callback has stopped it."""
     every = problem.sync_every
-    whole = every is not None and problem.steps % every == 0
+    whole = every is not None and state.t % every == 0
     with np.errstate(over="ignore"):
         final = state.central if whole else _plain_average(problem, state)
     stride = 1 if every is None else every * record_every
@@ -294,7 +296,7 @@ def history_of(
     averaged = _averaged(problem, state, final)
     sound = np.isfinite(final).all(axis=1) & (averaged is None or np.isfinite(averaged).all(axis=1))
     # Averages of finite parameters may overflow after the last step.
-    failed_at = np.where((state.failed_at < 0) & ~sound, problem.steps - 1, state.failed_at)
+    failed_at = np.where((state.failed_at < 0) & ~sound, state.t - 1, state.failed_at)
     variables: dict[str, Any] = {
         "central": (("run", "t", "d"), records.central),
         "drift": (("run", "t"), records.drift),
@@ -307,7 +309,7 @@ def history_of(
     if averaged is not None:
         variables["averaged"] = (("run", "d"), averaged)
     if not problem.finite and state.episodes is not None:
-        variables |= episode_variables(problem, state.episodes, failed_at)
+        variables |= episode_variables(problem, state.episodes, failed_at, state.t)
     attributes = {
         "fedsarsa_file": KIND,
         "fedsarsa_version": __version__,
@@ -330,11 +332,15 @@ def _agents(problem: Problem, data: xr.Dataset) -> dict[str, Any]:
 
 def _plain_average(problem: Problem, state: State) -> Floats:
     """The mean (R, d) of what agents have learned at the end of an incomplete round."""
-    if problem.finite or state.episodes is None:
+    begun = 0 if problem.sync_every is None else state.t - state.t % problem.sync_every
+    takes_part = taking_part(problem, begun)
+    if (problem.finite or state.episodes is None) and takes_part is None:
         mean: Floats = state.theta.mean(axis=1)
         return mean
-    begun = 0 if problem.sync_every is None else problem.steps - problem.steps % problem.sync_every
-    taught = state.episodes.taught(begun)
+    taught = np.ones(state.theta.shape[:2], np.bool)
+    if not problem.finite and state.episodes is not None:
+        taught = state.episodes.taught(begun)
+    taught &= True if takes_part is None else takes_part
     # Where nobody has, the server's parameter stays.
     return np.stack(
         [
@@ -350,6 +356,6 @@ def _averaged(problem: Problem, state: State, final: Floats) -> Floats | None:
     offset = problem.average_offset
     if offset is None:
         return None
-    total = state.weighted_sum + (offset + problem.steps) * final
-    weight = (problem.steps + 1) * (offset + problem.steps / 2)
+    total = state.weighted_sum + (offset + state.t) * final
+    weight = (state.t + 1) * (offset + state.t / 2)
     return np.where(state.failed_at[:, None] >= 0, math.nan, total / weight)

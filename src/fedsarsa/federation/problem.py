@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedsarsa._checks import Floats
+from fedsarsa.federation.participation import NO_FAULTS, Faults
 from fedsarsa.federation.servers import Server
 from fedsarsa.learning.continuous_features import BoxMap
 from fedsarsa.learning.features import FeatureMap
@@ -45,6 +46,10 @@ class Problem:
         The lowest and the highest action.
     per_number : int or None
         How many values each number of an action may have among the candidates, where they are a grid.
+    asked : int or None
+        How many agents take part in a round; None: all.
+    faults : Faults
+        What goes wrong with them.
     """
 
     fleet: AnyFleet
@@ -62,6 +67,8 @@ class Problem:
     candidates: Floats
     action_bounds: tuple[float, float]
     per_number: int | None = None
+    asked: int | None = None
+    faults: Faults = NO_FAULTS
 
     @property
     def agents(self) -> int:
@@ -84,6 +91,17 @@ class Problem:
     def plain(self) -> bool:
         """Whether agents hold a pair (s, a) of a finite world and nothing else."""
         return self.finite and self.step.plain
+
+    @property
+    def partial(self) -> bool:
+        """Whether agents may be missing in a round."""
+        some = self.asked is not None and self.asked < self.agents
+        return self.sync_every is not None and (some or self.faults.absent > 0)
+
+    @property
+    def compiled_rounds(self) -> bool:
+        """Whether a round ends with the plain mean of all agents, which engines compile into it."""
+        return self.server.compiled and not self.partial and not self.faults.liars
 
     @property
     def weights(self) -> Floats:

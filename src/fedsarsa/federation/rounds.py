@@ -4,6 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedsarsa._checks import Floats
+from fedsarsa.federation.participation import Present, noise, sent, taking_part
 from fedsarsa.federation.problem import Problem
 from fedsarsa.federation.servers import Context
 from fedsarsa.federation.servers.mean import among, average
@@ -16,23 +17,27 @@ from fedsarsa.federation.state import (
     shift_of,
 )
 
-Present = NDArray[np.bool] | None  # (R, N): who took part; None: everybody
 
+def mean_of(problem: Problem, state: State, t: int, present: Present = None) -> tuple[Floats, Floats]:
+    """The weights of the agents who take part in the round of step ``t``, and the mean (R, d) of theirs.
 
-def mean_of(problem: Problem, state: State, present: Present = None) -> tuple[Floats, Floats]:
-    """The weights of the agents who took part, and the mean (R, d) of their parameters.
-
-    Where nobody did, it is the server's parameter.
+    Where nobody does, it is the server's parameter.
     """
+    present = taking_part(problem, round_of(problem, t), present)
     weights = among(problem.weights, present)
     mean = average(weights, state.theta)
     return weights, np.where(weights.any(axis=-1, keepdims=True), mean, state.central)
 
 
+def round_of(problem: Problem, t: int) -> int:
+    """When the round of step ``t`` began."""
+    return 0 if problem.sync_every is None else t - t % problem.sync_every
+
+
 def gather(problem: Problem, state: State, t: int, present: Present = None) -> None:
     """Add the mean of the agents' parameters before step ``t`` to the sum for theta-tilde."""
     if problem.average_offset is not None:
-        state.weighted_sum += (problem.average_offset + t) * mean_of(problem, state, present)[1]
+        state.weighted_sum += (problem.average_offset + t) * mean_of(problem, state, t, present)[1]
 
 
 def synchronise(problem: Problem, state: State, t: int, present: Present = None) -> Floats:
@@ -40,11 +45,16 @@ def synchronise(problem: Problem, state: State, t: int, present: Present = None)
 
     Return the client drift (R,) before it, the weighted mean of ||theta_i - mean||^2; NaN of failed runs.
     """
-    assert problem.sync_every is not None
-    weights, mean = mean_of(problem, state, present)
-    drift = (weights * np.sum((state.theta - mean[:, None]) ** 2, axis=2)).sum(axis=1)
-    end_round(problem, state, t + 1 - problem.sync_every, t + 1, state.central, present)
+    drift = drift_of(problem, state, t, present)
+    end_round(problem, state, round_of(problem, t), t + 1, state.central, present)
     return np.where(state.failed_at == RUNNING, drift, np.nan)
+
+
+def drift_of(problem: Problem, state: State, t: int, present: Present = None) -> Floats:
+    """The weighted mean (R,) of ||theta_i - mean||^2 after step ``t``, over those who take part."""
+    weights, mean = mean_of(problem, state, t, present)
+    drift: Floats = (weights * np.sum((state.theta - mean[:, None]) ** 2, axis=2)).sum(axis=1)
+    return drift
 
 
 def recorded(problem: Problem, central: list[Floats], drift: list[Floats]) -> Synchronisations:
@@ -76,10 +86,12 @@ def end_round(
         left=left_behind(state)[runs],
         shift=shift_of(state)[runs],
         memory={name: array[runs] for name, array in state.memory.items()},
+        noise=noise(problem, begun, np.flatnonzero(learning)),
     )
     before = (state.starts if server.personal else before)[runs]
+    present = taking_part(problem, begun, present)
     took_part = None if present is None else present[runs]
-    start = np.asarray(server.combine(before, state.theta[runs], took_part, context))
+    start = np.asarray(server.combine(before, sent(problem, before, state.theta[runs]), took_part, context))
     if start.shape != before.shape:
         raise ValueError(f"server: {server!r} must combine to the shape {before.shape}, got {start.shape}")
     for name, array in context.memory.items():

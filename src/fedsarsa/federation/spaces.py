@@ -93,7 +93,8 @@ def _episodic_features(features: Any, fleet: Any, actions: int, joint: bool) -> 
         return features.on_numbers(fleet.first_observation, fleet.counts, actions)
     if not isinstance(features, ContinuousFeatures):
         raise ValueError(
-            f"features must be TileCoding, FourierBasis or RBF for continuous observations, got {features!r}"
+            f"features must be TileCoding, FourierBasis, RBF, RandomFourier or a function for continuous "
+            f"observations, got {features!r}"
         )
     if joint:
         low, high = (*low, fleet.action_bounds[0]), (*high, fleet.action_bounds[1])

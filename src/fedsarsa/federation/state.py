@@ -237,21 +237,23 @@ def first_episodes(problem: Problem) -> Episodes:
     )
 
 
-def variables(problem: Problem, episodes: Episodes, failed_at: Integers) -> dict[str, Any]:
-    """How episodes went, labelled for a history; of runs that failed, in the bins before they did.
+def variables(problem: Problem, episodes: Episodes, failed_at: Integers, t: int) -> dict[str, Any]:
+    """How episodes went up to step ``t``, for a history; of runs that failed, in the bins before they did.
 
     Until a failure is noticed, some engines take more steps than others. What they see then is not told.
     """
     dims = ("run", "agent", "bin")
     last = np.where(failed_at == RUNNING, problem.bins, failed_at * problem.bins // problem.steps)
-    told = np.arange(problem.bins) < last[:, None, None]
+    bins = -(-t * problem.bins // problem.steps)
+    told = np.arange(bins) < last[:, None, None]
+    ends = np.minimum(-(-np.arange(1, bins + 1) * problem.steps // problem.bins), t)
     return {
-        "episodes": (dims, np.where(told, episodes.episodes, 0)),
-        "returns": (dims, np.where(told, episodes.returns, 0.0)),
-        "lengths": (dims, np.where(told, episodes.lengths, 0)),
-        "steps": (dims, np.where(told, episodes.steps, 0)),
-        "rewards": (dims, np.where(told, episodes.rewards, 0.0)),
-        "bin_end": ("bin", -(-np.arange(1, problem.bins + 1) * problem.steps // problem.bins)),
+        "episodes": (dims, np.where(told, episodes.episodes[:, :, :bins], 0)),
+        "returns": (dims, np.where(told, episodes.returns[:, :, :bins], 0.0)),
+        "lengths": (dims, np.where(told, episodes.lengths[:, :, :bins], 0)),
+        "steps": (dims, np.where(told, episodes.steps[:, :, :bins], 0)),
+        "rewards": (dims, np.where(told, episodes.rewards[:, :, :bins], 0.0)),
+        "bin_end": ("bin", ends),
         "clipped": (("run", "agent"), np.where(failed_at[:, None] == RUNNING, episodes.clipped, 0)),
         "stopped_at": (("run", "agent"), episodes.stopped_at),
     }

@@ -1,5 +1,6 @@
 """The training loop: spans of steps by an engine, with records, progress and checkpoints between."""
 
+import copy
 import time
 import warnings
 from functools import cache
@@ -13,6 +14,7 @@ from fedsarsa._files import NO_ROOM
 from fedsarsa._interrupts import Interrupted, held_interrupt
 from fedsarsa.federation import checkpoint
 from fedsarsa.federation.engine import Engine
+from fedsarsa.federation.events import Callback, tell
 from fedsarsa.federation.problem import Problem
 from fedsarsa.federation.progress import Progress, reporting
 from fedsarsa.federation.state import RUNNING, State, Synchronisations, first_state
@@ -25,6 +27,7 @@ SPAN_SECONDS = 0.25  # between two looks at progress, interrupts and checkpoints
 SPAN_NUMBERS = 4_000_000  # numbers a span may hold: 32 MB
 MOST_RECORDED = 4 * 2**30  # bytes of central parameters that a history may keep
 LONGEST_REASON = 1000  # letters of why an agent stopped, in an error
+REPLAYED = 2_000_000  # bytes of a state that is kept to take steps again, if a callback stops in between
 KEPT = 200  # records that are suggested instead
 
 
@@ -66,8 +69,12 @@ def train(
     record_every: int,
     progress: Progress,
     path: Path | None,
-) -> tuple[State, Synchronisations]:
-    """Train to the end, or from the checkpoint at ``path`` to the end; the records begin with t = 0."""
+    callbacks: list[Callback],
+) -> tuple[State, Synchronisations, str | None]:
+    """Train to the end, or from the checkpoint at ``path`` to the end; the records begin with t = 0.
+
+    Where one of the ``callbacks`` stops it, there are records up to then alone, and the reason.
+    """
     # Only where a checkpoint is read or written: short trainings would feel the time it takes.
     mark = cache(lambda: checkpoint.fingerprint(problem, engine.name, theta0, record_every) + engine.identity)
     state, records = first_state(problem, theta0), _empty(problem, record_every)
@@ -78,31 +85,63 @@ def train(
         records.central[:, 0], records.drift[:, 0] = state.central, np.nan
         _note_personal(problem, records, record_every, state)
     saved, span = time.monotonic(), engine.first_steps
+    stride = problem.steps + 1 if problem.sync_every is None else problem.sync_every * record_every
+    known = state.t // stride + 1
+    why = tell(callbacks, problem, state, records, 0, 0) if callbacks and state.t == 0 else None
     with held_interrupt() as interrupted, reporting(problem, state.t, progress) as report:
-        while state.t < problem.steps and not interrupted.is_set():
+        while state.t < problem.steps and not interrupted.is_set() and why is None:
             _check_first_step(state)
             begun = time.monotonic()
-            seen = engine.advance(state, span_length(problem, state.t, span, record_every))
+            length = span_length(problem, state.t, span, record_every)
+            before = None
+            if callbacks and state.t // stride < (state.t + length - 1) // stride:  # beyond the next record
+                if engine.can_be_saved and _bytes(state) <= REPLAYED:
+                    before = copy.deepcopy(state)
+                else:
+                    length = stride - state.t % stride
+            seen, told = engine.advance(state, length), known
             known = _note(problem, records, record_every, state.t, seen)
             _note_personal(problem, records, record_every, state)
+            for place in range(told, known) if callbacks else ():
+                why = tell(callbacks, problem, state, records, place, place * stride)
+                if why is not None:
+                    if place * stride < state.t:  # the same steps again, up to this record
+                        assert before is not None
+                        engine.advance(before, place * stride - before.t)
+                        state = before
+                    known = place + 1
+                    break
             report(state.t)
             ended = time.monotonic()
             span = adapted(span, ended - begun)
-            due = ended - saved > CHECKPOINT_SECONDS or interrupted.is_set() or state.t == problem.steps
+            last = interrupted.is_set() or why is not None
+            due = ended - saved > CHECKPOINT_SECONDS or last or state.t == problem.steps
             if path is not None and due:
                 try:
                     checkpoint.save(path, mark(), problem.steps, state, records, known)
                 except OSError as error:
-                    if interrupted.is_set() or error.errno not in NO_ROOM:
+                    if last or error.errno not in NO_ROOM:
                         raise
                     over = state.t == problem.steps
                     then = "it cannot be extended" if over else "it goes on, and saves again in a minute"
                     warnings.warn(f"{error}; training is not saved: {then}", RuntimeWarning, stacklevel=3)
                 saved = time.monotonic()
     _check_first_step(state)
-    if interrupted.is_set():
+    if interrupted.is_set() and why is None:
         raise Interrupted(f"interrupted after {state.t} of {problem.steps} steps")
-    return state, records
+    if why is not None:
+        records = Synchronisations(
+            records.central[:, :known],
+            records.drift[:, :known],
+            {name: array[:, :known] for name, array in records.personal.items()},
+        )
+    return state, records, why
+
+
+def _bytes(state: State) -> int:
+    """How large a state is."""
+    arrays = [*vars(state).values(), *(vars(state.episodes).values() if state.episodes else ())]
+    return sum(array.nbytes for array in arrays if isinstance(array, np.ndarray))
 
 
 def span_length(problem: Problem, t: int, wanted: int, record_every: int = 1) -> int:

@@ -2,7 +2,7 @@
 
 What a user writes (`TileCoding()`, `FourierBasis()`, `RBF()`) says nothing of the world. ``features.on_box``
 gives its basis on inputs in [0, 1]; a `BoxMap` scales a world's observations to that, clips what is
-outside, and makes features of pairs from it in one of two ways:
+outside (functions of one's own get them as they are), and makes features of pairs in one of two ways:
 
 - *stacked*: every action has parameters of its own; parameter ``j A + a`` belongs to basis function j.
 - *joint*: the action is one more input, for actions that are numbers.
@@ -23,7 +23,7 @@ from fedsarsa import _checks
 from fedsarsa._checks import Floats
 
 Integers = NDArray[np.int64]
-Bounds = tuple[Sequence[float], Sequence[float]]
+Bounds = tuple[Sequence[float] | float, Sequence[float] | float]  # one number is for all observations
 
 MOST_PARAMETERS = 50_000_000  # 400 MB per agent: beyond, something was chosen by mistake
 
@@ -40,10 +40,16 @@ class Coefficients(NamedTuple):
     slots: int
     points: Floats
     precision: Floats
+    function: int
 
 
 class Basis(ABC):
-    """Basis functions of inputs in [0, 1], in NumPy (``active``) and compiled (``encode``)."""
+    """Basis functions of inputs in [0, 1], in NumPy (``active``) and compiled (``encode``).
+
+    ``raw`` ones are functions of observations as they are.
+    """
+
+    raw: ClassVar[bool] = False
 
     @property
     @abstractmethod
@@ -61,6 +67,15 @@ class Basis(ABC):
     @abstractmethod
     def coefficients(self) -> Coefficients:
         """What ``encode`` reads."""
+
+    @property
+    def most_active(self) -> int:
+        """How many functions ``active`` gives."""
+        return self.coefficients().active
+
+    def identity(self) -> list[object]:
+        """What tells this basis from others."""
+        return [*self.coefficients()]
 
     @staticmethod
     @abstractmethod
@@ -104,10 +119,12 @@ class BoxMap:
     @property
     def most_active(self) -> int:
         """Number of entries of phi that ``active`` gives."""
-        return self.basis.coefficients().active
+        return self.basis.most_active
 
     def scaled(self, inputs: Floats) -> tuple[Floats, bool]:
         """Inputs scaled to [0, 1], and whether any was outside and clipped."""
+        if self.basis.raw:
+            return inputs, False
         unit = (inputs - self.low) * (1.0 / (self.high - self.low))
         inside = (inputs >= self.low) & (inputs <= self.high)
         clipped = np.where(inputs > self.high, 1.0, 0.0)
@@ -128,7 +145,10 @@ class BoxMap:
 
     def values_at(self, theta: Floats, inputs: Floats, numbers: Floats) -> Floats:
         """Q(x, .) of the actions that ``numbers`` (A,) are, at one observation."""
-        return np.array([summed(theta, *self.active(inputs, a, number)) for a, number in enumerate(numbers)])
+        if self.joint:
+            return np.array([summed(theta, *self.active(inputs, 0, number)) for number in numbers])
+        index, value = self.active(inputs, 0)
+        return np.array([summed(theta, index + a, value) for a in range(self.stack)])
 
     def outside(self, inputs: Floats, numbers: Floats) -> bool:
         """Whether the observation, or an action, is outside and clipped."""
@@ -136,7 +156,7 @@ class BoxMap:
 
     def identity(self) -> list[object]:
         """What tells this map from others."""
-        return [*self.basis.coefficients(), self.low, self.high, self.stack, self.joint]
+        return [*self.basis.identity(), self.low, self.high, self.stack, self.joint]
 
     def constant(self, value: float) -> Floats:
         """Parameters (d,) with which Q is ``value`` everywhere."""
@@ -145,10 +165,7 @@ class BoxMap:
 
 def summed(theta: Floats, index: Integers, value: Floats) -> float:
     """phi'theta, added up in this order, as in every engine: the same ties."""
-    total = 0.0
-    for j, v in zip(index, value, strict=True):
-        total += v * theta[j]
-    return total
+    return float(np.cumsum(value * theta[index])[-1])
 
 
 class ContinuousFeatures(ABC):
@@ -159,7 +176,7 @@ class ContinuousFeatures(ABC):
     basis : type
         The basis.
     bounds : (low, high) or None
-        Bounds of the observations; None: the world's.
+        Bounds of the observations, one number for all or one each; None: the world's.
     """
 
     basis: ClassVar[type[Basis]]
@@ -182,11 +199,15 @@ def box_map(
 ) -> BoxMap:
     """The map on a world's bounds, or on the features' own; if ``joint``, the action is the last input."""
     if features.bounds is not None:
-        lows, highs = (list(side) for side in features.bounds)
         observed = len(low) - joint
+        lows, highs = (
+            [side] * observed if isinstance(side, float | int) else list(side) for side in features.bounds
+        )
         if len(lows) != observed:
             raise ValueError(f"bounds must be for {observed} observations, got {len(lows)}")
         low, high = [*lows, *low[observed:]], [*highs, *high[observed:]]
+    if features.basis.raw:
+        return _raw_map(features, low, high, actions, joint)
     unbounded = [i for i, ends in enumerate(zip(low, high, strict=True)) if not np.isfinite(ends).all()]
     if unbounded:
         raise ValueError(f"observations {unbounded} have no bounds in this world; {_give_bounds(features)}")
@@ -212,6 +233,17 @@ def _give_bounds(features: ContinuousFeatures) -> str:
     )
 
 
+def _raw_map(
+    features: ContinuousFeatures, low: Sequence[float], high: Sequence[float], actions: int, joint: bool
+) -> BoxMap:
+    """The map of features that take observations as they are, whatever their bounds."""
+    if joint:
+        raise ValueError(f"actions must be GridActions with features of your own, got {features!r}")
+    basis = features.on_box(len(low))
+    check_size(features, basis.size, len(low), actions)
+    return BoxMap(basis, np.array(low, dtype=float), np.array(high, dtype=float), actions, joint)
+
+
 def check_size(features: Any, size: int, inputs: int, stack: int) -> None:
     """Reject a basis of ``size`` functions that has too many parameters."""
     if size * stack > MOST_PARAMETERS:
@@ -229,9 +261,11 @@ def checked_bounds(bounds: Bounds | None) -> Bounds | None:
         return None
     if not isinstance(bounds, Sequence | np.ndarray) or isinstance(bounds, str) or len(bounds) != 2:
         raise ValueError(f"bounds must be a pair (low, high), got {bounds!r}")
-    low, high = (_checks.real_array("bounds", np.atleast_1d(side)) for side in bounds)
-    if low.shape != high.shape or low.ndim != 1 or not (low < high).all():
+    low, high = (_checks.real_array("bounds", side) for side in bounds)
+    if low.shape != high.shape or low.ndim > 1 or not (low < high).all():
         raise ValueError(f"bounds must have low below high for every observation, got {bounds!r}")
+    if low.ndim == 0:
+        return float(low), float(high)
     return tuple(low.tolist()), tuple(high.tolist())
 
 
@@ -264,6 +298,7 @@ def coefficients(
     slots: int = 0,
     points: Floats = NOTHING,
     precision: Floats | None = None,
+    function: int = 0,
 ) -> Coefficients:
     """Coefficients of which a basis needs only some."""
     empty = np.empty(0)
@@ -277,6 +312,7 @@ def coefficients(
         slots,
         points,
         empty if precision is None else precision,
+        function,
     )
 
 

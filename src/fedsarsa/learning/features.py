@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from fedsarsa import _checks
 from fedsarsa._checks import Floats
 from fedsarsa.learning.continuous_features import BoxMap, ContinuousFeatures, check_size
+from fedsarsa.learning.function_features import FunctionFeatures
 from fedsarsa.learning.tile_coding import Tiles
 
 # Norms may exceed one by this much: rounding in a table that was normalised elsewhere.
@@ -315,10 +316,13 @@ FINITE: dict[str, type[FiniteFeatures]] = {
 Features = FiniteFeatures | ContinuousFeatures
 
 
-def check(features: Any) -> None:
-    """Reject what is not a feature map."""
+def checked(features: Any) -> Features:
+    """Features, or those of a function of one's own; reject what is neither."""
+    if callable(features) and not isinstance(features, (*Features.__args__, type)):
+        return FunctionFeatures(features)
     if not isinstance(features, Features):
         raise TypeError(
             f"features must be OneHot(), ModuloFeatures or TabularFeatures, got {features!r}; "
-            "for continuous observations TileCoding, FourierBasis or RBF"
+            "for continuous observations TileCoding, FourierBasis, RBF, RandomFourier or a function"
         )
+    return features

@@ -29,6 +29,9 @@ def encode(model: Model, inputs: Floats, unit: Floats, index: Integers, value: F
     inside = True
     for i in range(model.inputs):
         x = inputs[i]
+        if model.raw:
+            unit[i] = x
+            continue
         within = model.low[i] <= x <= model.high[i]  # not so for what is not a number
         scaled = min((x - model.low[i]) * model.scale[i], 1.0)
         unit[i] = scaled if within else (1.0 if x > model.high[i] else 0.0)

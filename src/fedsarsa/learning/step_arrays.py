@@ -19,8 +19,8 @@ class Model(NamedTuple):
     """Features, policy and options of the step.
 
     ``kind`` is the number of the ``basis``. ``inputs`` counts the features' inputs, the action among them if
-    ``joint``. ``numbers`` (A,) are the actions as numbers; if joint they are drawn afresh between
-    ``action_low`` and ``action_high``.
+    ``joint``; they are scaled from ``low`` and ``high`` unless ``raw``. ``numbers`` (A,) are the actions as
+    numbers; if joint they are drawn afresh between ``action_low`` and ``action_high``.
     In ``finite`` worlds the input is a state's number, and phi(s, a) is e_j with j = rows[s] width +
     columns[a], or where there is one, a column of ``dense`` (S, d, A). Actions stand in ``order``, and
     candidate c is action ``order[c]``.
@@ -31,6 +31,7 @@ class Model(NamedTuple):
     kind: int
     basis: Coefficients
     inputs: int
+    raw: bool
     low: Floats
     high: Floats
     scale: Floats
@@ -141,9 +142,10 @@ def model(
         kind=bases.number(type(box.basis)) if box else -1,
         basis=box.basis.coefficients() if box else coefficients(features.most_active, weight=1.0),
         inputs=len(box.low) if box else 1,
+        raw=box is not None and box.basis.raw,
         low=box.low if box else none,
         high=box.high if box else none,
-        scale=1.0 / (box.high - box.low) if box else none,
+        scale=1.0 / (box.high - box.low) if box and not box.basis.raw else none,
         stack=box.stack if box else 1,
         joint=features.joint,
         numbers=numbers,

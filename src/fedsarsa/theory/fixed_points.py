@@ -123,7 +123,7 @@ def federated_point(
 
 
 def _check(features: Features, policy: Policy) -> None:
-    feature_maps.check(features)
+    feature_maps.checked(features)
     policies.check(policy)
 
 

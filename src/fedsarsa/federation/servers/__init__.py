@@ -26,6 +26,7 @@ from fedsarsa.federation.servers.mean import Mean
 from fedsarsa.federation.servers.mean_direction import MeanDirection
 from fedsarsa.federation.servers.median import Median
 from fedsarsa.federation.servers.personal import Personal
+from fedsarsa.federation.servers.private_mean import PrivateMean
 from fedsarsa.federation.servers.rule import Context, Server
 from fedsarsa.federation.servers.server_step import ServerStep
 from fedsarsa.federation.servers.shared_directions import SharedDirections
@@ -43,6 +44,7 @@ __all__ = [
     "MeanDirection",
     "Median",
     "Personal",
+    "PrivateMean",
     "Server",
     "ServerStep",
     "SharedDirections",
@@ -64,6 +66,7 @@ RULES: dict[str, type[Server]] = {
     "shared-directions": SharedDirections,
     "importance-mean": ImportanceMean,
     "consensus": Consensus,
+    "private-mean": PrivateMean,
 }
 
 

@@ -31,6 +31,8 @@ class Context:
         (R, N, 0) unless ``Server.shifts``.
     memory : dict of arrays that begin with R
         What ``Server.memory`` has made and the rule has written since; the rule writes in place.
+    noise : (R, d)
+        Standard normal numbers of this round; (R, 0) unless ``Server.noisy``.
     """
 
     t: int
@@ -39,6 +41,7 @@ class Context:
     left: Floats
     shift: Floats
     memory: Memory = field(default_factory=dict)
+    noise: Floats = field(default_factory=lambda: np.empty((0, 0)))
 
 
 class Server:
@@ -61,12 +64,15 @@ class Server:
     opens : bool
         Whether the rule sees every agent's first direction before a round, and makes the round's shift of
         them in ``opening``.
+    noisy : bool
+        Whether the rule asks for ``context.noise``.
     """
 
     personal: ClassVar[bool] = False
     leaves: ClassVar[str | None] = None
     shifts: ClassVar[bool] = False
     opens: ClassVar[bool] = False
+    noisy: ClassVar[bool] = False
 
     radius: float | None = None
 
