@@ -48,7 +48,7 @@ class PrivateMean:
         normals = [np.zeros_like(before)]
         flower.add_gaussian_noise_inplace(normals, 1.0)
         none = np.empty((1, len(after), 0))
-        context = Context(0, np.full(len(after), np.nan), left=none, shift=none, noise=normals[0][None])
+        context = Context(0, 0, np.full(len(after), np.nan), left=none, shift=none, noise=normals[0][None])
         (start,) = self.rule.combine(before[None], after[None], None, context)
         self.accountant.compose(self.release)
         return np.asarray(start)

@@ -35,9 +35,9 @@ class Engine(ABC):
         return max(1, FIRST_SPAN // (self.problem.agents * self.problem.runs))
 
     @property
-    def identity(self) -> str:
-        """What decides a training besides its problem, in words; nothing for most."""
-        return ""
+    def identity(self) -> dict[str, str]:
+        """What decides a training besides its problem, by name, in words; nothing for most."""
+        return {}
 
     @abstractmethod
     def start(self, state: State) -> None:

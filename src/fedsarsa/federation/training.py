@@ -76,7 +76,7 @@ def train(
     Where one of the ``callbacks`` stops it, there are records up to then alone, and the reason.
     """
     # Only where a checkpoint is read or written: short trainings would feel the time it takes.
-    mark = cache(lambda: checkpoint.fingerprint(problem, engine.name, theta0, record_every) + engine.identity)
+    mark = cache(lambda: checkpoint.fingerprint(problem, engine.name, theta0, record_every) | engine.identity)
     state, records = first_state(problem, theta0), _empty(problem, record_every)
     if path is not None and path.exists():
         state = checkpoint.load(path, mark(), problem, records)

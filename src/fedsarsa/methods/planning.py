@@ -134,7 +134,7 @@ class Planning:
         if path is not None:
             _files.check_writable(path.parent)
         with closing(Planner(problem, self)) as planner:
-            state, records = training.train(problem, planner, start, record_every, progress, path)
+            state, records, _ = training.train(problem, planner, start, record_every, progress, path, [])
         settings = {
             **self._algorithm().settings(fleet),
             "method": self.name,
@@ -183,9 +183,9 @@ class Planner(Engine):
         self.members = [np.flatnonzero(fleet.world_of == place) for place in range(len(fleet.worlds))]
 
     @property
-    def identity(self) -> str:
+    def identity(self) -> dict[str, str]:
         """The method with its settings."""
-        return repr(self.method)
+        return {"method": repr(self.method)}
 
     def start(self, state: State) -> None:
         """Keep the factor of every run's step size and its last two mean returns, and what agents keep."""
