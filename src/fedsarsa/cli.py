@@ -3,7 +3,7 @@
 import os
 import shlex
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -87,7 +87,8 @@ def train(
     if checkpoint.exists():
         console.print(f"going on from {checkpoint}")
     try:
-        history = algo.train(fleet, **settings.training.model_dump(), progress=True, checkpoint=checkpoint)
+        worlds: Any = fleet
+        history = algo.train(worlds, **settings.training.model_dump(), progress=True, checkpoint=checkpoint)
     except Interrupted as stop:
         console.print(f"{stop}; saved in {checkpoint}")
         command = shlex.join(["fedsarsa", "train", str(config), "--out", str(out)])
@@ -257,7 +258,7 @@ def bench(
     part: Annotated[
         list[str] | None,
         typer.Option(
-            help="foundation, theory, predictions, control, reproduction or deploy; all unless given."
+            help="foundation, methods, theory, predictions, control, reproduction or deploy; all unless given."
         ),
     ] = None,
 ) -> None:
