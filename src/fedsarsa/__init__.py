@@ -32,11 +32,16 @@ _PLACES = {
     "TileCoding": "fedsarsa.learning.tile_coding",
     "control": "fedsarsa.worlds.control",
     "evaluate": "fedsarsa.theory.evaluation",
+    "garnet": "fedsarsa.worlds.garnet",
     "methods": "fedsarsa.methods",
     "paper": "fedsarsa.worlds.paper",
+    "random_mdps": "fedsarsa.worlds.random_mdps",
     "rollouts": "fedsarsa.rollout",
     "servers": "fedsarsa.federation.servers",
+    "seven_states": "fedsarsa.worlds.seven_states",
     "theory": "fedsarsa.theory",
+    "two_state": "fedsarsa.worlds.two_state",
+    "windy_cliffs": "fedsarsa.worlds.windy_cliffs",
 }
 
 __all__ = ["__version__", *_PLACES]

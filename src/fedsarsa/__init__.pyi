@@ -14,7 +14,7 @@ from fedsarsa.learning.step_sizes import ConstantStep, LinearDecay, PiecewiseDec
 from fedsarsa.learning.tile_coding import TileCoding
 from fedsarsa.rollout import rollouts
 from fedsarsa.theory.evaluation import evaluate
-from fedsarsa.worlds import control, paper
+from fedsarsa.worlds import control, garnet, paper, random_mdps, seven_states, two_state, windy_cliffs
 from fedsarsa.worlds.finite import FiniteMDP
 from fedsarsa.worlds.fleet import Fleet
 from fedsarsa.worlds.gym import GymFleet, GymWorld
@@ -46,9 +46,14 @@ __all__ = [
     "__version__",
     "control",
     "evaluate",
+    "garnet",
     "methods",
     "paper",
+    "random_mdps",
     "rollouts",
     "servers",
+    "seven_states",
     "theory",
+    "two_state",
+    "windy_cliffs",
 ]

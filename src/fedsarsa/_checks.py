@@ -69,6 +69,14 @@ def positive(name: str, value: Any) -> float:
     return result
 
 
+def fraction(name: str, value: Any) -> float:
+    """``value`` as a float in [0, 1]."""
+    result = number(name, value, "a number in [0, 1]")
+    if not 0 <= result <= 1:
+        raise ValueError(f"{name} must be a number in [0, 1], got {value!r}")
+    return result
+
+
 def real_array(name: str, value: ArrayLike) -> Floats:
     """``value`` as a float64 array of finite numbers, a copy of its own that nobody can write to."""
     try:

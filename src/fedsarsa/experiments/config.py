@@ -55,7 +55,7 @@ def finite(fleet: AnyFleet) -> Fleet:
     """A fleet of finite worlds, which theory and errors are about."""
     if not isinstance(fleet, Fleet):
         raise ValueError(
-            f"fleet.kind: expected finite worlds ('paper', 'file' or 'gym-tables') for theory, got {fleet!r}"
+            f"fleet.kind: expected finite worlds (such as 'paper' or 'file') for theory, got {fleet!r}"
         )
     return fleet
 

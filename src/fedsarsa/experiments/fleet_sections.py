@@ -1,4 +1,4 @@
-"""The fleet in TOML: the paper's worlds, worlds from a file, control worlds and Gymnasium's environments."""
+"""The fleet in TOML: worlds of papers, from a file, control worlds and environments of Gymnasium."""
 
 import sys
 from pathlib import Path
@@ -18,7 +18,16 @@ from fedsarsa.experiments.section import (
     keys_of,
     unless_given,
 )
-from fedsarsa.worlds import control, paper, toy_text
+from fedsarsa.worlds import (
+    control,
+    garnet,
+    paper,
+    random_mdps,
+    seven_states,
+    toy_text,
+    two_state,
+    windy_cliffs,
+)
 from fedsarsa.worlds.finite import FiniteMDP
 from fedsarsa.worlds.fleet import Fleet
 from fedsarsa.worlds.gym import GymFleet, GymWorld
@@ -52,6 +61,45 @@ class PaperFleet(DerivedSection):
         if size > LARGE:
             print(f"fedsarsa: making {self.agents} worlds of {size:.1f} GiB together ...", file=sys.stderr)
         return paper.fleet(**self.arguments(folder))
+
+
+FRACTION = Annotated[float, Field(ge=0, le=1)]
+SIZES = {name: LIMITS[name] for name in ("agents", "seed", "states", "actions", "discount")}
+
+
+@keys_of(random_mdps.fleet, toml_types=SIZES | {"kappa": FRACTION | None})
+class RandomMDPs(DerivedSection):
+    """Random worlds of five states; see ``fedsarsa.random_mdps.fleet``."""
+
+    kind: Literal["random-mdps"] = "random-mdps"
+
+
+@keys_of(windy_cliffs.fleet, toml_types=SIZES | {"kappa": FRACTION | None})
+class WindyCliffs(DerivedSection):
+    """Cliff walks in the wind; see ``fedsarsa.windy_cliffs.fleet``."""
+
+    kind: Literal["windy-cliffs"] = "windy-cliffs"
+
+
+@keys_of(garnet.fleet, toml_types=SIZES | {"variant": Literal[tuple(garnet.VARIANTS)]})
+class Garnet(DerivedSection):
+    """Worlds with few successors; see ``fedsarsa.garnet.fleet``."""
+
+    kind: Literal["garnet"] = "garnet"
+
+
+@keys_of(two_state.fleet, toml_types=SIZES)
+class TwoState(DerivedSection):
+    """Two states and many actions; see ``fedsarsa.two_state.fleet``."""
+
+    kind: Literal["two-state"] = "two-state"
+
+
+@keys_of(seven_states.fleet, toml_types=SIZES | {"restart": FRACTION})
+class SevenStates(DerivedSection):
+    """Two worlds by turns; see ``fedsarsa.seven_states.fleet``."""
+
+    kind: Literal["seven-states"] = "seven-states"
 
 
 class FileFleet(Section):
@@ -173,7 +221,16 @@ class GymTablesSection(Environments):
 
 
 FleetSection = Annotated[
-    PaperFleet | FileFleet | ControlSection | GymSection | GymTablesSection,
+    PaperFleet
+    | RandomMDPs
+    | WindyCliffs
+    | Garnet
+    | TwoState
+    | SevenStates
+    | FileFleet
+    | ControlSection
+    | GymSection
+    | GymTablesSection,
     Field(discriminator="kind"),
     unless_given("paper"),
 ]

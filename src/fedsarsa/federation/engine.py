@@ -34,6 +34,11 @@ class Engine(ABC):
         """Steps to take at first, before it is known how long they take."""
         return max(1, FIRST_SPAN // (self.problem.agents * self.problem.runs))
 
+    @property
+    def identity(self) -> str:
+        """What decides a training besides its problem, in words; nothing for most."""
+        return ""
+
     @abstractmethod
     def start(self, state: State) -> None:
         """Draw the first state of every agent, and its first action."""

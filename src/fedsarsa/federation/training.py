@@ -2,7 +2,7 @@
 
 import time
 import warnings
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -33,7 +33,7 @@ def train(
 ) -> tuple[State, Synchronisations]:
     """Train to the end, or from the checkpoint at ``path`` to the end; the records begin with t = 0."""
     # Only where a checkpoint is read or written: short trainings would feel the time it takes.
-    mark = cache(partial(checkpoint.fingerprint, problem, engine.name, theta0, record_every))
+    mark = cache(lambda: checkpoint.fingerprint(problem, engine.name, theta0, record_every) + engine.identity)
     state, records = first_state(problem, theta0), _empty(problem, record_every)
     if path is not None and path.exists():
         state = checkpoint.load(path, mark(), records)

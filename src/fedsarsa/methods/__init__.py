@@ -14,8 +14,11 @@ from fedsarsa.methods.method import Communication, ControlMethod, Method
 from fedsarsa.methods.n_step_td import NStepTD
 from fedsarsa.methods.one_shot_td import OneShotTD
 from fedsarsa.methods.pf_lsa import PFLSA
+from fedsarsa.methods.proj_p_avg import ProjPAvg
+from fedsarsa.methods.q_avg import QAvg
 from fedsarsa.methods.sarsa import SARSA, ScaffoldSARSA
 from fedsarsa.methods.scafflsa import SCAFFLSA
+from fedsarsa.methods.soft_p_avg import SoftPAvg
 from fedsarsa.methods.state_features import state_features
 
 __all__ = [
@@ -34,7 +37,10 @@ __all__ = [
     "Method",
     "NStepTD",
     "OneShotTD",
+    "ProjPAvg",
+    "QAvg",
     "ScaffoldSARSA",
+    "SoftPAvg",
     "state_features",
 ]
 
@@ -52,4 +58,7 @@ METHODS: tuple[type[Method], ...] = (
     FedHSA,
     DisSACC,
     PFLSA,
+    QAvg,
+    SoftPAvg,
+    ProjPAvg,
 )
