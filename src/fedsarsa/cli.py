@@ -3,7 +3,7 @@
 import os
 import shlex
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -89,7 +89,8 @@ def train(
         console.print(f"going on from {checkpoint}")
     failure: str | None = None
     try:
-        history = algo.train(fleet, **settings.training.model_dump(), progress=True, checkpoint=checkpoint)
+        worlds: Any = fleet
+        history = algo.train(worlds, **settings.training.model_dump(), progress=True, checkpoint=checkpoint)
     except NoAgentLeftError as stop:
         if stop.history is None:
             _complain(str(stop))
@@ -267,7 +268,7 @@ def bench(
     part: Annotated[
         list[str] | None,
         typer.Option(
-            help="foundation, theory, predictions, control, reproduction or deploy; all unless given."
+            help="foundation, methods, theory, predictions, control, reproduction, deploy; all unless given."
         ),
     ] = None,
 ) -> None:

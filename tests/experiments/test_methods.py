@@ -74,7 +74,7 @@ def test_theory_is_of_fedsarsa(tmp_path):
     path.write_text(FLEET + '[algorithm]\nmethod = "FedTD"\n')
     done = command("theory", path)
     assert done.returncode == 2
-    assert "algorithm.method: expected FedSARSA, which theory is of, got 'FedTD'" in done.stderr
+    assert "algorithm.method: expected FedSARSA for theory, got 'FedTD'" in done.stderr
 
 
 SWEEP = (

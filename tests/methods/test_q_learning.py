@@ -43,16 +43,16 @@ def test_agents_go_through_the_states_of_fedsarsa_with_that_policy():
 
 @pytest.mark.parametrize("averaging", ["equal", "importance"])
 def test_long_run_mean_is_the_optimal_q_of_the_worlds_mixed_by_visits(averaging):
-    # Bias is of the order of the step size. Standard errors over runs are below 0.0015, so that the limit
-    # leaves more than four of them beside a bias of 0.001: a false alarm in less than one of 10 000 seeds.
+    # Begun at the mean world's Q, 0.3 away. Bias is of the order of the step size, here 0.004. Errors
+    # of the mean over runs are below 0.0015: the limit is four of them beyond, or 1 false alarm in 10 000.
     method = m.FedQ(EACH, 0.005, sync_every=20, averaging=averaging)
-    history = method.train(FLEET, steps=60_000, runs=8, seed=2, record_every=10)
+    elsewhere, target = fs.theory.optimal_values(FLEET.central()).ravel(), method.target(FLEET)
+    history = method.train(FLEET, steps=60_000, runs=8, seed=2, record_every=10, theta0=elsewhere)
     late = history.central.sel(t=slice(20_000, None)).mean("t")
-    target = method.target(FLEET)
     assert late.std("run").max() / np.sqrt(8) < 0.0015
     error = np.abs(late.mean("run").values - target).max()
-    elsewhere = np.abs(target - fs.theory.optimal_values(FLEET.central()).ravel()).max()
-    assert error < 0.007 < elsewhere / 3
+    assert error < 0.01
+    assert np.abs(target - elsewhere).max() > 0.2
 
 
 def test_importance_averaging_is_its_one_round_identity():

@@ -2,7 +2,7 @@
 
 from dataclasses import MISSING, fields
 from pathlib import Path
-from typing import Annotated, Any, Literal, Union
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 
 from pydantic import BeforeValidator, Discriminator, Tag, create_model
 
@@ -87,11 +87,14 @@ TAGGED = [
     Annotated[Algorithm, BeforeValidator(without_name), Tag(OURS)],
     *(Annotated[one, Tag(name)] for name, one in SECTIONS.items()),
 ]
-AnyAlgorithm = Annotated[Union[tuple(TAGGED)], Discriminator(method_of)]  # noqa: UP007
+if TYPE_CHECKING:
+    AnyAlgorithm = Algorithm | MethodSection
+else:
+    AnyAlgorithm = Annotated[Union[tuple(TAGGED)], Discriminator(method_of)]  # noqa: UP007
 
 
 def ours(algo: FedSARSA | Method, what: str) -> FedSARSA:
-    """``algo`` if it is FedSARSA, which alone has ``what``."""
+    """``algo`` if it is FedSARSA, for which alone there is ``what``."""
     if not isinstance(algo, FedSARSA):
-        raise ValueError(f"algorithm.method: expected {OURS}, which {what} is of, got {algo.name!r}")
+        raise ValueError(f"algorithm.method: expected {OURS} for {what}, got {algo.name!r}")
     return algo

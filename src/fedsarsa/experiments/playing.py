@@ -45,7 +45,7 @@ def play(
         )
     settings = configs.validate(tomllib.loads(text), str(path))
     fleet, built = settings.build(path.parent)
-    algo = ours(built, "the film")
+    algo = ours(built, "a film")
     problem = algo.problem(fleet, 1, 1, seed)
     if problem.finite:
         raise ValueError(f"{path}: expected control worlds or environments of Gymnasium, got {fleet!r}")

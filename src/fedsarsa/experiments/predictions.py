@@ -27,7 +27,7 @@ def predict(cell: Cell, folder: Path, path: Path) -> xr.Dataset:
     fleet = finite(config.fleet.build(folder))
     with warnings.catch_warnings(action="ignore"):  # the reader of a figure sees how good a prediction is
         prediction = theory.predict(
-            fleet, ours(cell.algorithm, "the prediction"), config.training.steps, reference(config, folder)
+            fleet, ours(cell.algorithm, "a prediction"), config.training.steps, reference(config, folder)
         )
     times = slice(None, None, config.training.record_every)
     final = prediction.mse.isel(t=-1, drop=True)
