@@ -51,14 +51,13 @@ class Server:
     personal : bool
         Whether every agent has a start of its own: ``before`` and the result of ``combine`` are then
         (R, N, d), and the central parameter is their mean.
-    leaves : {None, "direction", "log-weights"}
+    leaves : {None, "direction", "log-weights", "visits"}
         What steps leave for the rule in ``context.left`` (see `Step`).
     shifts : bool
         Whether the rule writes ``context.shift``, which is added to every direction of the next round.
     """
 
     personal: ClassVar[bool] = False
-    leaves: ClassVar[str | None] = None
     shifts: ClassVar[bool] = False
 
     radius: float | None = None
@@ -70,6 +69,11 @@ class Server:
     def fewest(self) -> int:
         """Agents below which the rule cannot work."""
         return 1
+
+    @property
+    def leaves(self) -> str | None:
+        """What steps leave for the rule; a class that always asks for the same may have it as a constant."""
+        return None
 
     @property
     def mixes(self) -> bool:
