@@ -68,9 +68,7 @@ def study(name, level, seed, steps):
 
     returns = {way: played(fleet, theta).tolist() for way, theta in thetas.items()}
     returns[GROUPS] = [0.0] * AGENTS
-    for group in coalitions(
-        fleet
-    ):  # tiles cover what the agents of a fleet may see: each has a fleet of its own
+    for group in coalitions(fleet):  # a fleet of its own: tiles cover what the agents of a fleet may see
         part = fs.control.ControlFleet([fleet[agent] for agent in group], fleet.discount)
         shared = together.train(part, steps, **options).final.values[0]
         for agent, gained in zip(group, played(part, shared), strict=True):

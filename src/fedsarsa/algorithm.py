@@ -291,13 +291,13 @@ def checked(algo: Any) -> FedSARSA:
 
 def plain(algo: Any) -> FedSARSA:
     """``algo`` if it is a FedSARSA that takes the steps and the mean of Algorithm ``alg``, as theory asks."""
-    for name in checked(algo).step().beyond:
-        expected, given = getattr(FedSARSA, name), getattr(algo, name)
-        raise ValueError(f"{name} must be {expected!r} here, as in Algorithm alg, got {given!r}")
     if checked(algo).server is not None:
         raise ValueError(
             f"server must be the mean here, of which alone the theory speaks, got {algo.server!r}"
         )
+    for name in checked(algo).step().beyond:
+        expected, given = getattr(FedSARSA, name), getattr(algo, name)
+        raise ValueError(f"{name} must be {expected!r} here, as in Algorithm alg, got {given!r}")
     return checked(algo)
 
 
