@@ -15,13 +15,18 @@ from fedsarsa.engines.reference import ReferenceEngine, local_step
 from fedsarsa.federation.rounds import synchronise
 from fedsarsa.federation.state import first_state
 from tests.deploy.federations import CONFIG, KEYS, request
-from tests.deploy.grids import NODES, FakeGrid, lose, with_theta
+from tests.deploy.grids import NODES, FakeGrid, lose, theta_of, with_theta
 
 WEIGHTS = [[0.6, 0.3, 0.1], [0.2, 0.7, 0.1], [0.25, 0.25, 0.5]]
 BASE = CONFIG.replace("weights = [0.2, 0.5, 0.3]", "").replace("steps = 70", "steps = 280")
 RULES = {
     "learned": ("", fs.servers.Personal(radius=8.0)),
     "given": (f"weights = {WEIGHTS}", fs.servers.Personal(weights=WEIGHTS, radius=8.0)),
+    "visits": ("visits = true", fs.servers.Personal(radius=8.0, visits=True)),
+    "visits and mixture": (
+        f'act = "mixture"\nvisits = true\nweights = {WEIGHTS}',
+        fs.servers.Personal("mixture", WEIGHTS, 8.0, visits=True),
+    ),
     "mixture": (f'act = "mixture"\nweights = {WEIGHTS}', fs.servers.Personal("mixture", WEIGHTS, 8.0)),
 }
 
@@ -66,7 +71,9 @@ def test_it_trains_what_the_simulation_trains(server, personal, agents, rule):
         start, others = np.split(agent.asked, 2)
         own = float(expected.weights[0, -2, number, number])
         np.testing.assert_allclose(own * start + others, expected.personal[0, -2, number], rtol=0, atol=1e-12)
-        assert others.any() or rule == "learned"
+        assert others.any() or rule in {"learned", "visits"}
+        if "visits" in rule:
+            assert made.standing.memory["visits"][0].min(axis=0).any()
 
 
 def test_a_server_and_agents_that_start_anew_go_on_with_the_same_numbers(server, personal, homes, rule):
@@ -103,7 +110,24 @@ def test_an_agent_that_misses_rounds_keeps_its_parameter(server, personal, agent
                 local_step(problem, state, 0, int(i), t, problem.step_sizes(t, 1)[problem.schedule_of[i], 0])
         synchronise(problem, state, number * 7 - 1, present)
     np.testing.assert_allclose(made.standing.starts, state.theta[0], rtol=0, atol=1e-12)
-    np.testing.assert_allclose(made.standing.memory["weights"], state.memory["weights"], rtol=0, atol=1e-9)
+    for name in ("weights", "visits"):
+        np.testing.assert_allclose(made.standing.memory[name], state.memory[name], rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("rule", ["visits"], indirect=True)
+@pytest.mark.parametrize("visits", [[-1.0, 0, 0, 0, 0, 1], [np.nan] * 6, [10.0] * 6, []], ids=str)
+def test_visits_that_no_steps_leave_are_turned_away(server, personal, agents, visits):
+    def lie(node, number, reply):
+        told = np.concatenate([theta_of(reply)[: personal.dim], visits])
+        return with_theta(reply, told) if node == NODES[2] else reply
+
+    agents.spoil = lie
+    made = server(replace_steps(personal, 7), KEYS)
+    made.train(agents)
+    assert any(
+        "agent 2" in line and ("visits" in line or "expected 12 numbers" in line) for line in made.said
+    )
+    assert not made.standing.memory["visits"][0, 2].any()
 
 
 @pytest.mark.parametrize("rule", ["given"], indirect=True)

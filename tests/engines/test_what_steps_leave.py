@@ -27,6 +27,8 @@ STEPS_WITH = [
     Step(leaves="direction"),
     Step(leaves="direction", shifted=True, target="expected"),
     Step(leaves="log-weights"),
+    Step(leaves="visits"),
+    Step(leaves="visits", trace_decay=0.7),
     Step(leaves="log-weights", target="max", behaviour=(fs.FixedPolicy("uniform"),)),
 ]
 

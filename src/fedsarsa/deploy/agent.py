@@ -64,6 +64,7 @@ class Agent:
         """The local parameter after the round that ``request`` describes, from ``theta`` on.
 
         Under the personal rule ``theta`` holds the agent's parameter, then the others' part of its mixture.
+        Where visits count, the answer holds the parameter, then the visits.
 
         The same round asked for twice, by a server that went on from its checkpoint, has the same answer:
         the world does not move again. A round whose answer did not count is as if it had not been: the next

@@ -37,10 +37,15 @@ class OddOneOutError(RejectedError):
 
 @dataclass(frozen=True)
 class Reply:
-    """A reply that passed every check; ``lost``: the counted round that its agent no longer knows, or 0."""
+    """A reply that passed every check.
+
+    ``left`` is what the agent's steps left for the server rule, empty unless it asks; ``lost`` the counted
+    round that the agent no longer knows, or 0.
+    """
 
     number: int
     theta: Floats
+    left: Floats
     seconds: float
     bytes: int
     lost: int
@@ -120,6 +125,8 @@ class Examiner:
             for agent in range(max(len(own), len(self.starts)))
         ]
         self.bounds = [reach(self.norms[at], grown[schedule][0], *known) for schedule, at in cases]
+        # A step adds alpha phi_j^2 to the visits, and features have norms of at most 1.
+        self.most_visits = [settings.every * grown[schedule][1] for schedule, _ in cases]
         traces = settings.algorithm.trace_decay > 0
         self.ceilings = [
             ceiling(self.starts[at], grown[schedule][1], settings.features, traces, *known)
@@ -176,9 +183,11 @@ class Examiner:
                 f"expected an agent below {self.settings.agents}, got {header.get('agent')!r:.20}"
             )
         content, lost = self._content(message), header.get("lost")
+        theta, left = np.split(wire.unpacked(content), [self.settings.dim])
         return Reply(
             number,
-            self._theta(content, number),
+            self._theta(theta, number),
+            self._left(left, number),
             seconds if isinstance(seconds, float) and 0 <= seconds < math.inf else 0.0,
             len(content) + len(text),
             lost if type(lost) is int and 0 <= lost < self.number else 0,
@@ -202,7 +211,7 @@ class Examiner:
 
     def _content(self, message: Message) -> bytes:
         """The bytes of the parameters, if they are as many as they should be."""
-        dim = self.settings.dim
+        dim = self.settings.dim * (2 if self.settings.rule.leaves else 1)
         try:
             array = message.content.array_records["arrays"]["theta"]
         except KeyError:
@@ -214,8 +223,16 @@ class Examiner:
             raise RejectedError(f"expected {dim} numbers of float64, got {len(array.data)} bytes")
         return array.data
 
-    def _theta(self, content: bytes, number: int) -> Floats:
-        theta = wire.unpacked(content)
+    def _left(self, left: Floats, number: int) -> Floats:
+        most = self.most_visits[number % len(self.most_visits)]
+        if not (left >= 0).all() or not left.sum() <= most * (1 + ROUNDING):
+            raise RejectedError(
+                f"its visits are not those of {self.settings.every} steps, which are at least 0 and add up to "
+                f"at most {most:.3g}"
+            )
+        return left
+
+    def _theta(self, theta: Floats, number: int) -> Floats:
         if not np.isfinite(theta).all():
             raise RejectedError("its parameters are not finite")
         own, at = number % len(self.bounds), number % len(self.starts)

@@ -104,7 +104,7 @@ class Server(Section):
     ``agents`` is N where the fleet does not say, ``reward_cap`` a bound on the absolute rewards where
     environments do not tell; ``deadline`` the seconds that a round waits for its agents; each round asks
     ``fraction`` of all agents, and at least ``at_least`` and as many as ``rule`` needs.
-    ``act`` and ``weights`` are those of the personal rule.
+    ``act``, ``weights`` and ``visits`` are those of the personal rule.
     """
 
     agents: Count | None = Field(default=None, ge=1)
@@ -117,6 +117,7 @@ class Server(Section):
     malicious: Count = Field(default=1, ge=0)
     act: Literal["own", "mixture"] = "own"
     weights: list[list[float]] | None = None
+    visits: bool = False
     privacy: Privacy | None = None
 
     @property
@@ -125,7 +126,7 @@ class Server(Section):
         options: dict[str, dict[str, Any]] = {
             "trimmed-mean": {"share": self.trim},
             "krum": {"liars": self.malicious},
-            "personal": {"act": self.act, "weights": self.weights},
+            "personal": {"act": self.act, "weights": self.weights, "visits": self.visits},
         }
         return servers.RULES[self.rule](**options.get(self.rule, {}))
 
@@ -264,7 +265,10 @@ class Federation:
         if (server.rule != "mean" or server.privacy is not None) and self.algorithm.weights is not None:
             raise ValueError("algorithm.weights: expected none with a robust rule or privacy, got some")
         if server.privacy is not None and server.rule != "mean":
-            raise ValueError(f'server.rule: expected "mean" with privacy, got "{server.rule}"')
+            raise ValueError(
+                'server.rule: expected "mean" with privacy, whose noise is made for one average of all '
+                f'agents, got "{server.rule}"'
+            )
 
     @property
     def rule(self) -> servers.Server:
@@ -307,7 +311,9 @@ class Federation:
     def terms(self) -> dict[str, str]:
         """What agents and server compare at the first round, field by field."""
         algo = self.algorithm
-        personal = {"personal": self.server.act} if self.rule.personal else {}
+        personal = {}
+        if self.rule.personal:
+            personal["personal"] = self.server.act + (", visits" if self.server.visits else "")
         told = {
             "features": terms.described(algo.features),
             "policy": terms.described(algo.policy),

@@ -16,7 +16,7 @@ from fedsarsa._checks import Floats
 from fedsarsa.deploy.federation_config import Federation
 from fedsarsa.federation.problem import MOST_STEPS, Problem
 from fedsarsa.federation.servers import Mean
-from fedsarsa.federation.state import RUNNING, acting_of, first_state
+from fedsarsa.federation.state import RUNNING, acting_of, first_state, left_behind
 from fedsarsa.federation.training import adapted, span_length
 from fedsarsa.learning.step_sizes import schedules
 from fedsarsa.learning.targets import behaviours
@@ -96,9 +96,10 @@ class Learner:
     def advance(
         self, theta: Floats, t: int, steps: int, until: float = math.inf, mixture: Mixture | None = None
     ) -> Floats:
-        """The local parameter ``steps`` steps after time ``t``, from ``theta`` on.
+        """The local parameter ``steps`` steps after time ``t``, from ``theta`` on, and what the steps leave.
 
-        The agent acts by a ``mixture`` if given.
+        One vector holds both; steps leave d numbers if the server rule asks for them. The agent acts by a
+        ``mixture`` if given.
 
         A TimeoutError if that takes longer than ``until``, in seconds of the monotonic clock. Steps are taken
         in stretches of a fraction of a second: no signal is heard inside a compiled call.
@@ -109,6 +110,7 @@ class Learner:
         training.failed_at[0] = RUNNING
         if training.episodes is not None:
             training.episodes.episodes[:], training.episodes.returns[:] = 0, 0.0
+        left_behind(training)[:] = 0.0
         own, others = acting_of(training)
         if others.size and mixture is not None:
             own[0, 0], others[0, 0] = mixture
@@ -125,7 +127,7 @@ class Learner:
             if ended > until:
                 raise TimeoutError("the round's deadline has passed")
             self._stretch = adapted(length, ended - begun)
-        return np.array(training.theta[0, 0])
+        return np.concatenate([training.theta[0, 0], left_behind(training)[0, 0]])
 
     @contextmanager
     def _making(self) -> Iterator[None]:
@@ -170,7 +172,7 @@ def _alone(federation: Federation, number: int) -> Problem:
     )
     assert federation.worlds is not None
     problem = algorithm.problem(federation.worlds, MOST_STEPS, runs=1, seed=federation.training.seed)
-    step = replace(problem.step, mixes=federation.rule.mixes)
+    step = replace(problem.step, mixes=federation.rule.mixes, leaves=federation.rule.leaves)
     one = {
         "schedule_of": problem.schedule_of[:1],
         "server": Mean(),

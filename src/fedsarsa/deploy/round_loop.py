@@ -134,16 +134,16 @@ class RoundLoop:
             return self.private.combine(self.standing.theta, thetas)
         after = np.zeros((1, settings.agents, settings.dim))
         present = np.zeros((1, settings.agents), np.bool)
-        for number, reply in accepted.items():
-            after[0, number], present[0, number] = reply.theta, True
         standing, rule = self.standing, settings.rule
-        begun, none = standing.round * settings.every, np.empty((1, settings.agents, 0))
+        left = np.zeros((1, settings.agents, settings.dim if rule.leaves else 0))
+        for number, reply in accepted.items():
+            after[0, number], left[0, number], present[0, number] = reply.theta, reply.left, True
         context = Context(
-            t=begun,
+            t=standing.round * settings.every,
             steps=settings.every,
             step_sums=np.full(settings.agents, np.nan),  # no deployed rule asks for them
-            left=none,
-            shift=none,
+            left=left,
+            shift=np.empty((1, settings.agents, 0)),
             memory=standing.memory,
         )
         before = standing.starts if rule.personal else standing.theta

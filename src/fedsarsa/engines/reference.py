@@ -34,6 +34,7 @@ from fedsarsa.learning.targets import (
     MAX,
     REPLACING,
     SHARED_CHAIN,
+    VISITS,
 )
 
 
@@ -119,6 +120,8 @@ def local_step(problem: Problem, state: State, run: int, i: int, t: int, step_si
         moving, size = left_behind(state)[run, i], 1.0
     elif step.leaves == LOG_WEIGHTS:
         left_behind(state)[run, i, index] -= np.log1p(-step_size * value)
+    elif step.leaves == VISITS:
+        left_behind(state)[run, i, index] += step_size * value**2
     moving += size * (target - here) * eligible
     if step.shifted:
         moving += size * shift_of(state)[run, i]

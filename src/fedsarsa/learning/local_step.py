@@ -14,7 +14,7 @@ from fedsarsa.learning.step_arrays import AgentState, Model, Moment, StepWorkspa
 from fedsarsa.learning.targets import LEAVES, TARGETS
 
 _, EXPECTED, MAX = range(len(TARGETS))  # what the step aims at, as kernels know it
-_, DIRECTION, LOG_WEIGHTS = range(len(LEAVES))  # what it leaves for the server
+_, DIRECTION, LOG_WEIGHTS, VISITS = range(len(LEAVES))  # what it leaves for the server
 
 
 @piece
@@ -235,6 +235,9 @@ def learn(
     elif model.leaves == LOG_WEIGHTS:
         for k in range(model.basis.active):
             left[places[k]] -= math.log1p(-step_size * value[k])
+    elif model.leaves == VISITS:
+        for k in range(model.basis.active):
+            left[places[k]] += step_size * (value[k] * value[k])
     change = size * (target - here)
     finite = math.isfinite(change)
     if model.trace_decay == 0.0:

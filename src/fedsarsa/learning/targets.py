@@ -10,7 +10,7 @@ from fedsarsa.learning.policies import FixedPolicy
 SAMPLED, EXPECTED, MAX = TARGETS = ("sampled", "expected", "max")
 ACCUMULATING, REPLACING = TRACES = ("accumulating", "replacing")
 OWN_CHAIN, SHARED_CHAIN, ALL_PAIRS = SAMPLING = ("own-chain", "shared-chain", "all-pairs")
-NOTHING, DIRECTION, LOG_WEIGHTS = LEAVES = (None, "direction", "log-weights")
+NOTHING, DIRECTION, LOG_WEIGHTS, VISITS = LEAVES = (None, "direction", "log-weights", "visits")
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,9 +31,10 @@ class Step:
         Whether step sizes are divided by the number of active features.
     shifted : bool
         Whether a vector of the agent's own, the same for a round, is added to the direction of every step.
-    leaves : {None, "direction", "log-weights"}
+    leaves : {None, "direction", "log-weights", "visits"}
         What steps add up for the server in a round, besides moving the parameter. ``direction``: they add
         up their directions, and the parameter stays. ``log-weights``: -log(1 - alpha phi_j) of the pairs.
+        ``visits``: alpha phi_j^2 of the pairs, by which a step forgets what parameter j was before.
     mixes : bool
         Whether agents act by a mixture of their own parameter and one that the server gives them.
     sampling : {"own-chain", "shared-chain", "all-pairs"}

@@ -19,9 +19,9 @@ from scipy.cluster.hierarchy import cut_tree, ward
 
 from fedsarsa._blas import single_threaded
 from fedsarsa._checks import Floats
-from fedsarsa.algorithm import FedSARSA, plain
+from fedsarsa.algorithm import FedSARSA
 from fedsarsa.federation.servers.mixtures import mixture_errors
-from fedsarsa.theory.learners import learn_alone
+from fedsarsa.theory.learners import apart, learn_alone
 from fedsarsa.worlds.fleet import Fleet, as_fleet
 
 # Agents up to which all ways to split them are compared: 3^N steps.
@@ -107,7 +107,7 @@ def coalitions(fleet: Fleet, algo: FedSARSA, steps: int, theta0: ArrayLike | Non
     >>> fs.theory.coalitions([one, other, one], fs.FedSARSA(), steps=20_000).groups
     ((0, 2), (1,))
     """
-    fleet, algo = as_fleet(fleet), plain(algo)
+    fleet, algo = as_fleet(fleet), apart(algo)
     learners = learn_alone(fleet, algo, steps, theta0)
     for note in learners.warnings:
         warnings.warn(note, stacklevel=3)

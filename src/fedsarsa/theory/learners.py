@@ -9,8 +9,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedsarsa import _checks
 from fedsarsa._checks import Floats
-from fedsarsa.algorithm import FedSARSA
+from fedsarsa.algorithm import FedSARSA, checked, plain
 from fedsarsa.federation.problem import Problem
+from fedsarsa.federation.servers import Personal
 from fedsarsa.theory.federation_model import FederationModel, federation_model
 from fedsarsa.theory.fixed_points import fixed_point
 from fedsarsa.theory.linearisation import Linearisation, linearise
@@ -70,6 +71,19 @@ class Learners:
     def alone(self) -> Floats:
         """Predicted error of a learner to its own fixed point, (m,)."""
         return np.asarray(((self.means - self.points) ** 2).sum(axis=1) + self.variances)
+
+
+def apart(algo: FedSARSA) -> FedSARSA:
+    """``algo`` as theory asks; with the mean in the place of ``Personal``, whose agents learn alone."""
+    rule = checked(algo).server
+    if isinstance(rule, Personal):
+        if rule.mixes:
+            raise ValueError(
+                "server.act must be 'own' here, as agents that act by their mixture do not learn alone, "
+                f"got {rule.act!r}"
+            )
+        algo = replace(algo, server=None, radius=rule.radius)
+    return plain(algo)
 
 
 def learn_alone(fleet: Fleet, algo: FedSARSA, steps: int, theta0: ArrayLike | None) -> Learners:

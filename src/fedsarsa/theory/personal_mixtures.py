@@ -18,10 +18,10 @@ from numpy.typing import ArrayLike
 from fedsarsa import _checks
 from fedsarsa._blas import single_threaded
 from fedsarsa._checks import SUM_TOLERANCE, Floats
-from fedsarsa.algorithm import FedSARSA, plain
+from fedsarsa.algorithm import FedSARSA
 from fedsarsa.federation.servers.mixtures import mixture_errors, mixture_weights
 from fedsarsa.theory.federation_model import federation_model
-from fedsarsa.theory.learners import Learners, Way, learn_alone, way_notes
+from fedsarsa.theory.learners import Learners, Way, apart, learn_alone, way_notes
 from fedsarsa.theory.predicted_moments import follow_training, named_divergence
 from fedsarsa.worlds.fleet import Fleet, as_fleet
 
@@ -116,7 +116,8 @@ def personal_weights(
     ----------
     fleet : Fleet
     algo : FedSARSA
-        Its features, policy and step sizes; K, weights and radius count for ``together`` alone.
+        Its features, policy and step sizes; K, weights and radius count for ``together`` alone. Its server is
+        the mean, or ``fs.servers.Personal()``, which means the same here: every agent learns apart.
     steps : int
         Steps per agent.
     theta0 : (d,), optional
@@ -142,7 +143,7 @@ def personal_weights(
     >>> bool((best.personal <= best.alone).all())
     True
     """
-    fleet, algo = as_fleet(fleet), plain(algo)
+    fleet, algo = as_fleet(fleet), apart(algo)
     agents = len(fleet)
     _checks.fits("fleet", f"{agents} agents", 8 * agents**2, "weights of each agent for every other")
     learners = learn_alone(fleet, algo, steps, theta0)

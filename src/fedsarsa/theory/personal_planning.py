@@ -15,9 +15,10 @@ import xarray as xr
 from fedsarsa import _checks
 from fedsarsa._blas import single_threaded
 from fedsarsa._checks import Floats
-from fedsarsa.algorithm import FedSARSA, plain
+from fedsarsa.algorithm import FedSARSA
 from fedsarsa.federation.servers.mixtures import mixture_errors, mixture_weights
 from fedsarsa.theory.affine import strides
+from fedsarsa.theory.learners import apart
 from fedsarsa.theory.personal_mixtures import PersonalWeights, personal_weights
 from fedsarsa.theory.planning import MOST_STEPS, candidate_steps
 from fedsarsa.theory.planning_problem import LinearisedFederation, PlanningProblem, planning_problem
@@ -125,7 +126,7 @@ def personal_plan(
     >>> bool((samples.sel(way="personal") <= samples.sel(way="alone")).all())
     True
     """
-    fleet, algo = as_fleet(fleet), plain(algo)
+    fleet, algo = as_fleet(fleet), apart(algo)
     target = _checks.positive("target", target)
     most_steps = _checks.integer("most_steps", most_steps, least=1)
     start = np.zeros(algo.feature_map(fleet).dim)

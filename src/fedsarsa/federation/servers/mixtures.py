@@ -7,6 +7,8 @@ mixture sum_j w_j theta_j then has the mean square distance
 
 from a point x. `mixture_weights` minimises it. Where means and noise are not known, `estimate` takes them
 from a few parameters of each agent, and `estimated_weights` minimises what is then known of the distance.
+Where agents know different features, `completed` gives each what the others know, and `weights_by_visits`
+counts distances where the agent goes.
 """
 
 from typing import NamedTuple
@@ -80,11 +82,14 @@ class Estimates(NamedTuple):
     share : (..., N)
         Mean square error of ``mean`` over ``noise``: 1/n for n independent samples, near 1 where samples are
         all alike, or still on their way.
+    directions : (...)
+        Over how many directions the noise is spread: d where it is alike in all, less where it is not.
     """
 
     mean: Floats
     noise: Floats
     share: Floats
+    directions: Floats
 
 
 def estimate(samples: Floats) -> Estimates:
@@ -94,38 +99,98 @@ def estimate(samples: Floats) -> Estimates:
     s v with s = (1 + 2 sum_k (1 - k/n) rho^k) / n, the mean of |x - mean|^2 is (1 - s) v, and half the mean
     square of the difference of neighbours is (1 - rho) v. The ratio of these two gives rho. As the share s of
     one agent is uncertain, the mean over the agents counts as much.
+
+    Independent x and y of two agents, with covariances that are multiples of S, have
+    E|x|^2 E|y|^2 / E(x'y)^2 = (tr S)^2 / tr S^2, the number of directions: d if S is a multiple of I.
     """
-    n = samples.shape[-3]
+    n, agents, dim = samples.shape[-3:]
     mean = samples.mean(axis=-3)
     around = np.sum((samples - mean[..., None, :, :]) ** 2, axis=-1).mean(axis=-2)
-    moved = np.sum(np.diff(samples, axis=-3) ** 2, axis=-1).mean(axis=-2) / 2
+    moves = np.diff(samples, axis=-3)
+    moved = np.sum(moves**2, axis=-1).mean(axis=-2) / 2
     lags = np.arange(1, n)[:, None]
     shares = (1 + 2 * np.sum((1 - lags / n) * CORRELATIONS**lags, axis=0)) / n
     ratios = (1 - CORRELATIONS) / (1 - shares)  # they fall as the correlation rises
     ratio = np.divide(moved, around, out=np.zeros_like(moved), where=around > 0)
     share = np.interp(ratio, ratios[::-1], shares[::-1])
     share = (share + share.mean(axis=-1, keepdims=True)) / 2
-    return Estimates(mean, around / (1 - share), share)
+    others = 1 - np.eye(agents)
+    squares = np.sum((moves @ moves.swapaxes(-1, -2)) ** 2 * others, axis=(-2, -1)).mean(axis=-1) / 4
+    products = np.sum(moved[..., :, None] * moved[..., None, :] * others, axis=(-2, -1))
+    directions = np.divide(products, squares, out=np.full_like(squares, dim), where=squares > 0)
+    return Estimates(mean, around / (1 - share), share, np.clip(directions, 1, dim))
+
+
+def denoised(points: Floats, error: Floats, directions: float) -> Floats:
+    """Where N points may truly be, of which estimates (N, d) are known with mean square errors (N,).
+
+    Estimates are further apart than the true points, most of all in directions that hold nothing but error.
+    Take the matrix of estimates around their centre, in units of their errors. Errors of variance 1 in each
+    of m = N - 1 rows and n ``directions`` leave singular values up to sqrt(m) + sqrt(n). One above, l,
+    becomes sqrt((l^2 - m - n)^2 - 4 m n) / l, and the others become 0, which is the best that singular values
+    can do for large matrices (Gavish and Donoho, "Optimal Shrinkage of Singular Values", 2017). If n is large
+    beside N, that is the factor A / (A + error) of James and Stein, A being the mean square of the points.
+
+    Returns
+    -------
+    (N, min(N, d)) array
+        The points in coordinates of their own: with the same distances, and their centre at 0.
+    """
+    rows = len(points) - 1
+    unit = np.sqrt(error / directions)[:, None]
+    centre = np.average(points, axis=0, weights=1 / error)
+    left, size, _ = np.linalg.svd((points - centre) / unit, full_matrices=False)
+    beyond = (size**2 - rows - directions) ** 2 - 4 * rows * directions
+    seen = size > np.sqrt(rows) + np.sqrt(directions)
+    kept = np.sqrt(beyond, out=np.zeros_like(size), where=seen)
+    moved: Floats = left * np.divide(kept, size, out=kept, where=seen) * unit
+    return moved
 
 
 def estimated_weights(estimates: Estimates, most: float) -> Floats:
     """Every agent's weights (N, N) for a mixture near its own mean, from estimates of one run.
 
-    Estimated means are further apart than the true ones. If these scatter around a common centre with the
-    mean square A, the best guess of each is nearer to it by the factor A / (A + s), s being the mean square
-    error of the estimate (empirical Bayes, as James and Stein's). So agents that may well be alike are taken
-    for alike. An agent whose ``share`` exceeds ``most`` listens to itself alone, and nobody listens to it.
+    Means are those of `denoised`, so agents that may well be alike are taken for alike. An agent whose
+    ``share`` exceeds ``most`` listens to itself alone, and nobody listens to it.
     """
-    mean, noise, share = estimates
+    mean, noise, share, directions = estimates
     weights = np.eye(len(mean))
     known = np.flatnonzero(share <= most)
     if len(known) < 2:
         return weights
-    points, noise, error = mean[known], noise[known], (share * noise)[known]
-    centre = np.average(points, axis=0, weights=1 / error)
-    scatter = np.sum((points - centre) ** 2) / (len(known) - 1) - error.mean()
-    points = centre + (max(scatter, 0.0) / (max(scatter, 0.0) + error))[:, None] * (points - centre)
+    points = denoised(mean[known], (share * noise)[known], float(directions))
     for agent, own in zip(known, points, strict=True):
         weights[agent] = 0.0
-        weights[agent, known] = mixture_weights(points, own, noise)
+        weights[agent, known] = mixture_weights(points, own, noise[known])
+    return weights
+
+
+def completed(theta: Floats, visits: Floats) -> Floats:
+    """Parameters (..., N, d) in which agents take what they have not learned from those who have.
+
+    After ``visits`` (..., N, d), the sum of alpha phi_j^2, an agent has forgotten all but the share
+    exp(-visits) of where parameter j began. It keeps the rest, c = 1 - exp(-visits), of its own, and takes
+    1 - c from the mean of all agents' with the weights c.
+    """
+    learned = -np.expm1(-visits)
+    total = learned.sum(axis=-2, keepdims=True)
+    common = np.sum(learned * theta, axis=-2, keepdims=True)
+    common = np.divide(common, total, out=theta.mean(axis=-2, keepdims=True), where=total > 0)
+    whole: Floats = theta + (1 - learned) * (common - theta)
+    return whole
+
+
+def weights_by_visits(samples: Floats, visits: Floats, most: float) -> Floats:
+    """Every agent's weights (N, N) of the agents' `completed` parameters, from samples (n, N, d) of one run.
+
+    They are `estimated_weights`, for every agent with squares that count a parameter as often as the agent
+    visits it: sum_j visits_ij (x_j - y_j)^2. That is the mean square error of its values where it goes.
+    """
+    tables = completed(samples, visits)
+    weights = np.eye(len(visits))
+    for agent, own in enumerate(visits):
+        seen = np.flatnonzero(own)
+        if len(seen):
+            scale = np.sqrt(own[seen] / own.sum())
+            weights[agent] = estimated_weights(estimate(tables[..., seen] * scale), most)[agent]
     return weights

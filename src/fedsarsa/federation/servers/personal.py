@@ -8,14 +8,20 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedsarsa import _checks
 from fedsarsa._checks import Floats
-from fedsarsa.federation.servers.mixtures import Estimates, estimate, estimated_weights
+from fedsarsa.federation.servers.mixtures import (
+    completed,
+    estimate,
+    estimated_weights,
+    weights_by_visits,
+)
 from fedsarsa.federation.servers.projection import project
 from fedsarsa.federation.servers.rule import Context, Memory, Server
+from fedsarsa.learning.targets import VISITS
 
 OWN, MIXTURE = ACTS = ("own", "mixture")
 SAMPLES = 32  # parameters of every agent that are kept; when there are so many, every second one is dropped
 RECENT = 0.65  # of them: from the latest the weights are learned, as the first are on their way
-REFRESH = 8  # samples from one estimate of the weights to the next
+REFRESH = 4  # samples from one estimate of the weights to the next
 MOST = 0.5  # of the noise: an agent whose mean is known less well stays with its own parameter
 
 
@@ -41,6 +47,11 @@ class Personal(Server):
         one; learned unless given.
     radius : float, optional
         Of the ball on which the agents' parameters are projected; no projection unless given.
+    visits : bool
+        Whether agents also send how often they visited each feature, d more numbers per round. An agent then
+        takes what it has not learned from those who have (`mixtures.completed`), and distances count where
+        the agent goes (`mixtures.weights_by_visits`). Meant for features such as tiles, of which each agent
+        sees only some.
 
     Examples
     --------
@@ -54,12 +65,15 @@ class Personal(Server):
     act: str = OWN
     weights: ArrayLike | None = None
     radius: float | None = None
+    visits: bool = False
 
     personal: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
         _checks.choice("act", self.act, ACTS)
+        if not isinstance(self.visits, bool):
+            raise TypeError(f"visits must be True or False, got {self.visits!r}")
         if self.weights is not None:
             weights = np.asarray(self.weights, dtype=float)
             if weights.ndim != 2 or weights.shape[0] != weights.shape[1]:
@@ -77,6 +91,11 @@ class Personal(Server):
         """Whether agents act by their mixture."""
         return self.act == MIXTURE
 
+    @property
+    def leaves(self) -> str | None:
+        """Visits of every feature, if they count."""
+        return VISITS if self.visits else None
+
     def shares(self, agents: int) -> Floats:
         """1/N each; also rejects weights of another number of agents."""
         if self.weights is not None and np.shape(self.weights) != (agents, agents):
@@ -84,26 +103,32 @@ class Personal(Server):
         return super().shares(agents)
 
     def memory(self, runs: int, agents: int, dim: int) -> Memory:
-        """The weights (R, N, N), and samples (R, n, N, d) to learn them from."""
+        """The weights (R, N, N), samples (R, n, N, d) to learn them from, and any visits (R, N, d)."""
         learned = self.weights is None
         weights = np.eye(agents) if learned else np.asarray(self.weights)
         return {
             "weights": np.tile(weights, (runs, 1, 1)),
             "samples": np.zeros((runs, SAMPLES if learned else 0, agents, dim)),
+            "visits": np.zeros((runs, agents, dim if self.visits else 0)),
             "count": np.zeros(runs, np.int64),
             "rounds": np.zeros(runs, np.int64),
             "spacing": np.ones(runs, np.int64),
         }
 
+    def mixtures(self, starts: Floats, memory: Memory) -> Floats:
+        """Every agent's mixture (R, N, d) of the parameters of the last synchronisation."""
+        tables = completed(starts, memory["visits"]) if self.visits else starts
+        mixed: Floats = memory["weights"] @ tables
+        return mixed
+
     def acting(self, starts: Floats, memory: Memory) -> tuple[Floats, Floats]:
         """The weight (R, N) of the agents' own parameters, and the rest (R, N, d) of their mixtures."""
         own = np.diagonal(memory["weights"], axis1=1, axis2=2)
-        others = memory["weights"] * (1 - np.eye(own.shape[1]))
-        return own, others @ starts
+        return own, self.mixtures(starts, memory) - own[..., None] * starts
 
     def personal_records(self, starts: Floats, memory: Memory) -> dict[str, Floats]:
         """The mixtures and their weights."""
-        return {"personal": memory["weights"] @ starts, "weights": memory["weights"]}
+        return {"personal": self.mixtures(starts, memory), "weights": memory["weights"]}
 
     def combine(
         self,
@@ -116,12 +141,14 @@ class Personal(Server):
         own = project(after if present is None else np.where(present[..., None], after, before), self.radius)
         assert context is not None
         memory = context.memory
+        if self.visits:
+            memory["visits"] += context.left if present is None else present[..., None] * context.left
         if self.weights is None:
-            remember(memory, own)
+            remember(memory, own, self.visits)
         return own
 
 
-def remember(memory: Memory, own: Floats) -> None:
+def remember(memory: Memory, own: Floats, visits: bool) -> None:
     """Keep a sample of the parameters (R, N, d) now and then, and now and then learn weights from them.
 
     All runs have come as far: samples are taken at the same rounds.
@@ -134,9 +161,12 @@ def remember(memory: Memory, own: Floats) -> None:
     count += 1
     if count % REFRESH == 0:
         samples = memory["samples"][:, count - round(RECENT * count) : count]
-        estimates = estimate(samples)
-        for run in range(len(own)):
-            memory["weights"][run] = estimated_weights(Estimates(*(one[run] for one in estimates)), MOST)
+        for run, kept in enumerate(samples):
+            memory["weights"][run] = (
+                weights_by_visits(kept, memory["visits"][run], MOST)
+                if visits
+                else estimated_weights(estimate(kept), MOST)
+            )
     if count == SAMPLES:
         count //= 2
         memory["samples"][:, :count] = memory["samples"][:, 1::2]

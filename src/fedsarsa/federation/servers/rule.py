@@ -57,7 +57,7 @@ class Server:
     personal : bool
         Whether every agent has a start of its own: ``before`` and the result of ``combine`` are then
         (R, N, d), and the central parameter is their mean.
-    leaves : {None, "direction", "log-weights"}
+    leaves : {None, "direction", "log-weights", "visits"}
         What steps leave for the rule in ``context.left`` (see `Step`).
     shifts : bool
         Whether the rule writes ``context.shift``, which is added to every direction of the next round.
@@ -69,7 +69,6 @@ class Server:
     """
 
     personal: ClassVar[bool] = False
-    leaves: ClassVar[str | None] = None
     shifts: ClassVar[bool] = False
     opens: ClassVar[bool] = False
     noisy: ClassVar[bool] = False
@@ -83,6 +82,11 @@ class Server:
     def fewest(self) -> int:
         """Agents below which the rule cannot work."""
         return 1
+
+    @property
+    def leaves(self) -> str | None:
+        """What steps leave for the rule; a class that always asks for the same may have it as a constant."""
+        return None
 
     @property
     def mixes(self) -> bool:
