@@ -1,6 +1,10 @@
 import os
 from pathlib import Path
 
+# Before NumPy is imported, here or in a process of its own. Two processes with two threads of linear algebra
+# each, on two cores, need almost twice the time: the threads wait for each other.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 from hypothesis import HealthCheck, settings
 
 settings.register_profile(

@@ -233,6 +233,7 @@ def known(home, dim):
     return repr(ledger.read(home)), ledger.central(home, dim)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [ledger.ROUNDS, ledger.CENTRAL])
 def test_damage_is_an_error_or_changes_nothing(settings, finished, name):
     path = finished / name

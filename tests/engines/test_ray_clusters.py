@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -20,7 +21,8 @@ import pytest
 import fedsarsa as fs
 from fedsarsa._interrupts import Interrupted
 from fedsarsa.deploy.addresses import free_port
-from tests.experiments.commands import SWEEP
+from fedsarsa.experiments import sweep as sweeps
+from tests.experiments.commands import SWEEP, command
 
 pytestmark = pytest.mark.processes
 
@@ -154,8 +156,13 @@ def test_a_sweep_runs_on_the_cluster_at_an_address(cluster, tmp_path):
     assert done.returncode == 0, done.stderr
     assert "8 of 8 cells" in done.stderr
     # Nobody without the token.
-    for wrong in ({**access, "RAY_AUTH_TOKEN": secrets.token_hex(32)}, {"RAY_AUTH_MODE": "token"}, {}):
-        done = sweep(path, tmp_path / "other", address, {**wrong, "HOME": str(tmp_path)})
+    others = ({**access, "RAY_AUTH_TOKEN": secrets.token_hex(32)}, {"RAY_AUTH_MODE": "token"}, {})
+    with ThreadPoolExecutor() as at_once:
+        refused = [
+            at_once.submit(sweep, path, tmp_path / f"other{i}", address, {**wrong, "HOME": str(tmp_path)})
+            for i, wrong in enumerate(others)
+        ]
+    for done in (one.result() for one in refused):
         assert done.returncode == 2
         assert re.search(r"ray: expected .* RAY_AUTH_TOKEN, with RAY_AUTH_MODE=token", done.stderr)
         assert "Traceback" not in done.stderr
@@ -172,10 +179,11 @@ def test_a_sweep_runs_on_the_cluster_at_an_address(cluster, tmp_path):
         ("ray://127.0.0.1:1", "ray: expected the address host:port of a cluster, or local, got ray://"),
     ],
 )
-def test_addresses_that_cannot_be_joined(tmp_path, address, message):
+def test_addresses_that_cannot_be_joined(tmp_path, monkeypatch, address, message):
+    monkeypatch.setattr(sweeps, "train", None)  # no cell is trained in this process
     path = tmp_path / "sweep.toml"
     path.write_text(SWEEP)
-    done = sweep(path, tmp_path / "out", address, {})
+    done = command("sweep", path, "--out", tmp_path / "out", "--ray", address)
     assert done.returncode == 2
     assert message in done.stderr
     assert "Traceback" not in done.stderr

@@ -144,15 +144,16 @@ def test_records_and_what_is_kept_do_not_depend_on_spans_or_interruptions(tmp_pa
     algo = replace(algo, server=fs.servers.Personal(), sync_every=2)
     whole = algo.train(fleet, 200, RUNS, record_every=3)
     monkeypatch.setattr("fedsarsa.federation.engine.FIRST_SPAN", AGENTS * RUNS)
-    monkeypatch.setattr("fedsarsa.federation.training.CHECKPOINT_SECONDS", -1.0)
 
     def stop(t):
         if t >= 101:
             raise KeyboardInterrupt
 
     path = tmp_path / "checkpoint.nc"
-    with pytest.raises(KeyboardInterrupt):
-        algo.train(fleet, 200, RUNS, record_every=3, checkpoint=path, progress=stop)
+    with monkeypatch.context() as patched:
+        patched.setattr("fedsarsa.federation.training.CHECKPOINT_SECONDS", -1.0)
+        with pytest.raises(KeyboardInterrupt):
+            algo.train(fleet, 200, RUNS, record_every=3, checkpoint=path, progress=stop)
     again = algo.train(fleet, 200, RUNS, record_every=3, checkpoint=path)
     for name in ("personal", "weights", "central", "local"):
         np.testing.assert_array_equal(again.data[name], whole.data[name], err_msg=name)

@@ -132,7 +132,6 @@ def test_a_checkpoint_holds_what_a_rule_keeps(world, rule, engines_used, tmp_pat
     algo = replace(algo, server=rule)
     whole = algo.train(fleet, STEPS, RUNS)
     path = tmp_path / "checkpoint.nc"
-    monkeypatch.setattr("fedsarsa.federation.training.CHECKPOINT_SECONDS", -1.0)
     monkeypatch.setattr("fedsarsa.federation.engine.FIRST_SPAN", 12 * AGENTS * RUNS)  # a round and a part
     monkeypatch.setattr("fedsarsa.federation.training.SPAN_SECONDS", 1e-9)
 
@@ -141,8 +140,10 @@ def test_a_checkpoint_holds_what_a_rule_keeps(world, rule, engines_used, tmp_pat
             raise Interrupted("enough")
 
     first, second = engines_used
-    with pytest.raises(Interrupted):
-        algo.train(fleet, STEPS, RUNS, engine=first, checkpoint=path, progress=stop)
+    with monkeypatch.context() as patched:
+        patched.setattr("fedsarsa.federation.training.CHECKPOINT_SECONDS", -1.0)
+        with pytest.raises(Interrupted):
+            algo.train(fleet, STEPS, RUNS, engine=first, checkpoint=path, progress=stop)
     assert path.exists()
     assert_same(algo.train(fleet, STEPS, RUNS, engine=second, checkpoint=path), whole)
 
