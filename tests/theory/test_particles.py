@@ -46,9 +46,10 @@ def test_a_fixed_policy_leaves_particles_a_gaussian(sync_every, step_size):
     fleet = small_fleet(3)
     algo = fs.FedSARSA(fs.ModuloFeatures(4, 3), fs.FixedPolicy("uniform"), step_size, sync_every)
     arguments = followed(fleet, algo, 1_200)
-    _, _, _, trajectory, target = arguments
+    model, start, strides, trajectory, target = arguments
     assert particles.particles_confirm(*arguments)
-    for done, central in particles.follow_particles(*arguments[:4]):
+    moves = list(particles.split_moves(model, strides, trajectory))
+    for done, central in particles.follow_particles(model, start, strides, moves):
         place = np.flatnonzero(trajectory.round == done)
         if len(place):
             errors = ((central - target) ** 2).sum(axis=1)
