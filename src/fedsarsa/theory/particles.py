@@ -26,14 +26,14 @@ from fedsarsa.theory.gaussian_averages import Points
 from fedsarsa.theory.trajectory import JUMP, Stride, Trajectory, startup
 
 PARTICLES = 256
-# How far a particle may move at once: step size x steps x the Jacobian's norm, and share of the steps done.
-REACH, GROWTH = 0.5, 1 / 8
-STIRRED = 0.3
+# How far a particle may move at once: step size x steps x the Jacobian's norm, share of the steps done, and
+# temperatures by which noise moves a Q-value.
+REACH, GROWTH, STIRRED = 0.5, 1 / 8, 0.3
 # Distance beyond two standard errors up to which a curve is that of the particles, and the most that these
 # two may be: a sample that varies more cannot tell.
 ALIKE, VAGUE = 0.05, 0.1
 # The most moves of a world's particles, a few milliseconds each.
-MOST_MOVES = 1500
+MOST_MOVES = 3000
 
 
 class Move(NamedTuple):
@@ -86,20 +86,21 @@ def split_moves(model: FederationModel, strides: Sequence[Stride], trajectory: T
     while done < last:
         stride, node = _ahead(strides, done, max(1, int(GROWTH * done))), _node(trajectory, done)
         rate = float((stride.alpha * np.linalg.norm(node.J, 2, axis=(1, 2))).max())
-        steps = max(1.0, min(REACH / max(rate, np.finfo(float).tiny), _still(model, stride, node)))
-        count = max(1, int(min(steps / model.period, stride.count)))
-        yield Move(
-            replace(stride, count=count), node, max(1, math.ceil(model.period / steps)) if count == 1 else 1
-        )
+        own = stride.square[:, None, None] * node.noise
+        central = np.tensordot(model.groups.square, own, 1)[None]
+        reach = REACH / max(rate, np.finfo(float).tiny)
+        rounds = min(reach, _still(model, central)) / model.period
+        alone = max(1.0, min(reach, _still(model, own)))
+        parts = 1 if rounds >= 1 else math.ceil(model.period / alone)
+        count = max(1, int(min(rounds, stride.count)))
+        yield Move(replace(stride, count=count), node, parts)
         done += count
 
 
-def _still(model: FederationModel, stride: Stride, node: Block) -> float:
-    """Steps in which noise moves no Q-value by more than ``STIRRED`` temperatures."""
-    phi, square = model.classes.phi, stride.square[:, None, None] * node.noise
-    short = model.period == 1 or len(model.groups.world) == 1
-    noises = [np.tensordot(model.groups.square, square, 1)] if short else square
-    widest = max(float(((phi @ noise) * phi).sum(axis=2).max()) for noise in noises)
+def _still(model: FederationModel, noise: Floats) -> float:
+    """Steps, each with one of the covariances (k, d, d), that move no Q-value by ``STIRRED`` temperatures."""
+    phi = model.classes.phi
+    widest = max(float(((phi @ one) * phi).sum(axis=2).max()) for one in noise)
     return STIRRED**2 / max(widest * model.classes.slope**2, np.finfo(float).tiny)
 
 
