@@ -79,8 +79,13 @@ def _excess(predicted: np.ndarray, errors: np.ndarray) -> float:
 def measure(quick: bool = False) -> list[Result]:
     """Silent misses, warnings and time of predictions for random fleets."""
     count, runs = (20, 100) if quick else (FLEETS, RUNS)
-    seeds = track(range(FIRST, FIRST + count), "Random fleets", console=Console(stderr=True))
-    outcomes = [compare(random_case(seed, runs), runs) for seed in seeds]
+    console, outcomes = Console(stderr=True), []
+    for seed in track(range(FIRST, FIRST + count), "Random fleets", console=console):
+        one = compare(random_case(seed, runs), runs)
+        outcomes.append(one)
+        # A run that is stopped early has told what it found.
+        noted = "warned" if one.warned else "no warning"
+        console.print(f"seed {seed}: off by {one.off:.1%}, {noted}, {one.seconds:.2f} s")
     silent = [one for one in outcomes if one.missed and not one.warned]
     for one in silent:
         print(f"silent miss, off by {one.off:.0%}, seed {one.case.seed}: {one.case.description}")

@@ -2,12 +2,14 @@ import numpy as np
 import pytest
 
 import fedsarsa as fs
-from fedsarsa.theory import particles
+from fedsarsa.theory import particles, predict
 from fedsarsa.theory.federation_model import federation_model
 from fedsarsa.theory.gaussian_averages import Points
 from fedsarsa.theory.linearisation import linearise
+from fedsarsa.theory.prediction_warnings import BENT
 from fedsarsa.theory.trajectory import follow, split_rounds
-from tests.theory.against_training import small_fleet
+from fedsarsa_benchmarks.random_fleets import random_case
+from tests.theory.against_training import excess, small_fleet, trained
 from tests.theory.test_gaussian_averages import world
 
 
@@ -39,16 +41,17 @@ def followed(fleet, algo, steps):
     return model, start, strides, follow(model, start, strides, target), target
 
 
-@pytest.mark.parametrize("step_size", [0.05, fs.PiecewiseDecay([0.1, 0.02], [600])], ids=["constant", "jump"])
+@pytest.mark.parametrize("step_size", [0.05, fs.PiecewiseDecay([0.1, 0.02], [300])], ids=["constant", "jump"])
 @pytest.mark.parametrize("sync_every", [1, 60])
 def test_a_fixed_policy_leaves_particles_a_gaussian(sync_every, step_size):
     """Mean and variance are those of the prediction: each is 5 standard errors off with less than 1e-4."""
-    fleet = small_fleet(3)
-    algo = fs.FedSARSA(fs.ModuloFeatures(4, 3), fs.FixedPolicy("uniform"), step_size, sync_every)
-    arguments = followed(fleet, algo, 1_200)
-    _, _, _, trajectory, target = arguments
+    fleet = small_fleet(3, states=6, actions=4)
+    algo = fs.FedSARSA(fs.ModuloFeatures(3, 2), fs.FixedPolicy("uniform"), step_size, sync_every)
+    arguments = followed(fleet, algo, 600)
+    model, start, strides, trajectory, target = arguments
     assert particles.particles_confirm(*arguments)
-    for done, central in particles.follow_particles(*arguments[:4]):
+    moves = list(particles.split_moves(model, strides, trajectory))
+    for done, central in particles.follow_particles(model, start, strides, moves):
         place = np.flatnonzero(trajectory.round == done)
         if len(place):
             errors = ((central - target) ** 2).sum(axis=1)
@@ -61,6 +64,15 @@ def test_particles_do_not_confirm_what_training_contradicts():
     """See `test_policies_that_vary_too_much_are_off_and_say_so`."""
     algo = fs.FedSARSA(fs.ModuloFeatures(4, 3), fs.Softmax(1.2), 0.1)
     assert not particles.particles_confirm(*followed(small_fleet(1, 0.0, seed=1), algo, 4_000))
+
+
+@pytest.mark.slow
+def test_curves_that_particles_confirm_need_no_warning():
+    case, runs = random_case(70022, 400), 100
+    prediction = predict(case.fleet, case.algo, case.steps)  # a warning would be an error
+    assert prediction.bend > BENT
+    errors = trained(prediction, case.fleet, case.algo, runs)
+    assert excess(prediction.mse, errors) <= 0.1
 
 
 def test_too_few_particles_confirm_nothing(monkeypatch):

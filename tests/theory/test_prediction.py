@@ -39,7 +39,7 @@ def test_exact_curve_of_two_agents(sync_every, step_size):
 
 @pytest.mark.slow
 def test_agents_apart_whose_step_sizes_vanish_beside_others():
-    fleet, sizes = small_fleet(2), [fs.ConstantStep(0.02), fs.LinearDecay(0.5, 400.0)]
+    fleet, sizes = small_fleet(2, states=6, actions=3), [fs.ConstantStep(0.02), fs.LinearDecay(0.5, 400.0)]
     algo = fs.FedSARSA(fs.OneHot(), fs.Softmax(5.0), sizes, sync_every=None)
     both = predict(fleet, algo, 2000)
     each = [

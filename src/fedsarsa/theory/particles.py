@@ -5,13 +5,16 @@ The prediction takes the central parameter for a Gaussian around one mean. Here 
 
     theta <- theta + Phi (n alpha g-bar(theta) + sqrt(n) alpha xi(theta)),
 
-for n steps at once, with Phi = (I + M + ... + M^{n-1}) / n and M = I + alpha J. Their mean error is that of
-trainings to second order in the step size, as the prediction is, but for chance, whose size is known.
+for n steps at once, with Phi = (I + M + ... + M^{n-1}) / n and M = I + alpha J; half of what g-bar changes on
+the way beyond J is added, as in Heun's method. Their mean error is that of trainings to second order in the
+step size, as the prediction is, but for chance, whose size is known.
 """
 
 import bisect
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,22 +23,36 @@ from fedsarsa.federation.servers.projection import project
 from fedsarsa.theory.action_classes import Dynamics
 from fedsarsa.theory.federation_model import Block, FederationModel
 from fedsarsa.theory.gaussian_averages import Points
-from fedsarsa.theory.trajectory import JUMP, Stride, Trajectory
+from fedsarsa.theory.trajectory import JUMP, Stride, Trajectory, startup
 
 PARTICLES = 256
-# How far a particle may move at once: step size x steps x the Jacobian's norm, and share of the steps done.
-REACH, GROWTH = 0.5, 1 / 8
+# How far a particle may move at once: step size x steps x the Jacobian's norm, share of the steps done, and
+# temperatures by which noise moves a Q-value.
+REACH, GROWTH, STIRRED = 0.5, 1 / 8, 0.3
 # Distance beyond two standard errors up to which a curve is that of the particles, and the most that these
 # two may be: a sample that varies more cannot tell.
 ALIKE, VAGUE = 0.05, 0.1
+# The most moves of a world's particles, a few milliseconds each.
+MOST_MOVES = 3000
+
+
+class Move(NamedTuple):
+    """Some rounds that particles move by at once, or one round in ``parts``; every group at a node nearby."""
+
+    stride: Stride
+    node: Block
+    parts: int
 
 
 def particles_confirm(
     model: FederationModel, start: Floats, strides: Sequence[Stride], trajectory: Trajectory, target: Floats
 ) -> bool:
-    """Whether a predicted curve is that of particles from ``start``, and they are enough to tell."""
+    """Whether a predicted curve is that of particles from ``start``, and these are few and can tell."""
+    moves, agents = list(split_moves(model, strides, trajectory)), model.groups.total / model.groups.weight
+    if sum(len(agents) if move.parts == 1 else move.parts * agents.sum() for move in moves) > MOST_MOVES:
+        return False
     curve = trajectory.errors(target)
-    for done, particles in follow_particles(model, start, strides, trajectory):
+    for done, particles in follow_particles(model, start, strides, moves):
         errors = ((particles - target) ** 2).sum(axis=1)
         mean, chance = errors.mean(), 2 * errors.std(ddof=1) / len(errors) ** 0.5
         distance = abs(np.interp(done, trajectory.round, curve) - mean) - chance
@@ -45,29 +62,46 @@ def particles_confirm(
 
 
 def follow_particles(
-    model: FederationModel, start: Floats, strides: Sequence[Stride], trajectory: Trajectory
+    model: FederationModel, start: Floats, strides: Sequence[Stride], moves: Sequence[Move]
 ) -> Iterator[tuple[int, Floats]]:
-    """Rounds done and particles (P, d), from ``start`` to the end of the last stride.
-
-    The trajectory's nodes give the Jacobians and the memory.
-    """
+    """Rounds done and particles (P, d), from ``start`` to the end of the last move."""
     rng = np.random.default_rng(0)
     central = np.tile(start, (PARTICLES, 1))
     draws = np.zeros((len(model.groups.world), *central.shape))
+    shifts = np.array([shift.mean for shift in startup(model, start, strides)])
+    ends = np.array([stride.start + stride.count for stride in strides])
+    for stride, node, parts in moves:
+        if parts == 1:
+            central = _together(model, central, draws, stride, node, rng)
+        else:
+            central = _apart(model, central, stride, node, parts, rng)
+        done = stride.start + stride.count
+        central = project(central + shifts[(ends > stride.start) & (ends <= done)].sum(axis=0), model.radius)
+        yield done, central
+
+
+def split_moves(model: FederationModel, strides: Sequence[Stride], trajectory: Trajectory) -> Iterator[Move]:
+    """Split a training into moves that are short enough; the trajectory's nodes tell how short."""
     done, last = 0, strides[-1].start + strides[-1].count
     while done < last:
         stride, node = _ahead(strides, done, max(1, int(GROWTH * done))), _node(trajectory, done)
         rate = float((stride.alpha * np.linalg.norm(node.J, 2, axis=(1, 2))).max())
-        steps = REACH / max(rate, np.finfo(float).tiny)
-        count = max(1, int(min(steps / model.period, stride.count)))
-        parts = math.ceil(model.period / steps) if count == 1 else 1
-        if parts == 1:
-            central = _together(model, central, draws, stride, node, count, rng)
-        else:
-            central = _apart(model, central, stride, node, parts, rng)
-        central = project(central, model.radius)
+        own = stride.square[:, None, None] * node.noise
+        central = np.tensordot(model.groups.square, own, 1)[None]
+        reach = REACH / max(rate, np.finfo(float).tiny)
+        rounds = min(reach, _still(model, central)) / model.period
+        alone = max(1.0, min(reach, _still(model, own)))
+        parts = 1 if rounds >= 1 else math.ceil(model.period / alone)
+        count = max(1, int(min(rounds, stride.count)))
+        yield Move(replace(stride, count=count), node, parts)
         done += count
-        yield done, central
+
+
+def _still(model: FederationModel, noise: Floats) -> float:
+    """Steps, each with one of the covariances (k, d, d), that move no Q-value by ``STIRRED`` temperatures."""
+    phi = model.classes.phi
+    widest = max(float(((phi @ one) * phi).sum(axis=2).max()) for one in noise)
+    return STIRRED**2 / max(widest * model.classes.slope**2, np.finfo(float).tiny)
 
 
 def _ahead(strides: Sequence[Stride], done: int, count: int) -> Stride:
@@ -95,25 +129,29 @@ def _together(
     draws: Floats,
     stride: Stride,
     node: Block,
-    count: int,
     rng: np.random.Generator,
 ) -> Floats:
-    """Particles (P, d) after ``count`` rounds that are short: agents hardly leave the central parameter.
+    """Particles (P, d) after rounds that are short: agents hardly leave the central parameter.
 
     Within a round agents spread around it: by ``draws`` (m, P, d), the last ones, which the next replace.
     """
-    groups, steps = model.groups, count * model.period
-    moved = np.zeros_like(central)
+    groups, steps = model.groups, stride.count * model.period
+    turned = [steps * a * mean_power(J, a, steps).T for J, a in zip(node.J, stride.alpha, strict=True)]
+    apart = stride.alpha * np.sqrt((model.period - 1) / 2 * (1 - groups.weight))
+    shaken = central + apart[:, None, None] * draws
+    moved, slopes = np.zeros_like(central), []
     for j, w in enumerate(groups.world.tolist()):
-        alpha, turned = stride.alpha[j], mean_power(node.J[j], stride.alpha[j], steps)
-        world = model.worlds[w]
-        apart = alpha * ((model.period - 1) / 2 * (1 - groups.weight[j])) ** 0.5
-        here = Points(world, model.classes, central + apart * draws[j])
+        here = Points(model.worlds[w], model.classes, shaken[j])
         draws[j] = noise(here, rng)
-        way = steps * alpha * (here.g + alpha * node.memory[j])
-        way += (steps * groups.square[j] * stride.square[j]) ** 0.5 / groups.total[j] * draws[j]
-        moved += groups.total[j] * way @ turned.T
-    return central + moved
+        size = (groups.square[j] * stride.square[j] / steps) ** 0.5 / stride.alpha[j]
+        way = groups.total[j] * (here.g + stride.alpha[j] * node.memory[j]) + size * draws[j]
+        moved += way @ turned[j]
+        slopes.append(here.g)
+    after = central + moved
+    for j, w in enumerate(groups.world.tolist()):
+        ahead = Points(model.worlds[w], model.classes, shaken[j] + moved)
+        after += groups.total[j] / 2 * (ahead.g - slopes[j] - moved @ node.J[j].T) @ turned[j]
+    return after
 
 
 def _apart(
@@ -125,13 +163,14 @@ def _apart(
     lengths = np.diff(np.linspace(0, model.period, parts + 1).round().astype(int))
     for j, w in enumerate(groups.world.tolist()):
         alpha, agents = stride.alpha[j], round(groups.total[j] / groups.weight[j])
-        turned = {n: mean_power(node.J[j], alpha, n) for n in set(lengths.tolist())}
+        turned = {n: n * alpha * mean_power(node.J[j], alpha, n).T for n in set(lengths.tolist())}
         theta = np.tile(central, (agents, 1))
         for n in lengths.tolist():
             here = Points(model.worlds[w], model.classes, theta)
-            way = n * alpha * (here.g + alpha * node.memory[j])
-            way += (n * stride.square[j]) ** 0.5 * noise(here, rng)
-            theta = theta + way @ turned[n].T
+            size = (stride.square[j] / n) ** 0.5 / alpha
+            moved = (here.g + alpha * node.memory[j] + size * noise(here, rng)) @ turned[n]
+            ahead = Points(model.worlds[w], model.classes, theta + moved)
+            theta = theta + moved + (ahead.g - here.g - moved @ node.J[j].T) @ turned[n] / 2
         result += groups.weight[j] * theta.reshape(agents, *central.shape).sum(axis=0)
     return result
 
