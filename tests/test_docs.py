@@ -77,11 +77,12 @@ def run_command(words):
 def test_every_public_name_is_in_the_reference():
     reference = "".join(page.read_text(encoding="utf-8") for page in (ROOT / "docs/api").glob("*.md"))
     described = set(re.findall(r"^::: fedsarsa\.(?:.+\.)?(\w+)$", reference, re.MULTILINE))
-    modules = {"__version__", "control", "paper", "servers", "theory"}
+    modules = {"__version__", "control", "methods", "paper", "servers", "theory"}
     assert {
         *fs.__all__,
         *fs.theory.__all__,
         *(rule.__name__ for rule in fs.servers.RULES.values()),
+        *(method.__name__ for method in fs.methods.METHODS),
     } - modules <= described
 
 

@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.table import Table
 
-from fedsarsa_benchmarks import control, deploy, foundation, predictions, reproduction, theory
+from fedsarsa_benchmarks import control, deploy, foundation, methods, predictions, reproduction, theory
 
 PARTS = {
     "foundation": foundation,
+    "methods": methods,
     "theory": theory,
     "predictions": predictions,
     "control": control,

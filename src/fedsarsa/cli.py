@@ -3,7 +3,7 @@
 import os
 import shlex
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -61,19 +61,23 @@ def train(
     """
     from fedsarsa import _files
     from fedsarsa._interrupts import Interrupted
+    from fedsarsa.algorithm import FedSARSA
     from fedsarsa.experiments import config as configs
     from fedsarsa.learning.continuous_features import BoxMap, many
     from fedsarsa.learning.tile_coding import Tiles
+    from fedsarsa.methods.setting import Setting
 
     settings = configs.load(config)
     fleet, algo = settings.build(config.parent)
-    problem = algo.problem(fleet, steps=1, runs=1, seed=0)  # do they fit together? before anything is written
+    features = None
+    if isinstance(algo, FedSARSA | Setting):  # do they fit together? before anything is written
+        features = algo.problem(fleet, steps=1, runs=1, seed=0).features
     _files.writable_directory(out)
     checkpoint, result = out / "checkpoint.nc", out / "history.nc"
     if result.exists():
         raise ValueError(f"{result}: is there already; expected a directory without a history")
     console.print(str(fleet))
-    tiles = problem.features.basis if isinstance(problem.features, BoxMap) else None
+    tiles = features.basis if isinstance(features, BoxMap) else None
     if isinstance(tiles, Tiles) and tiles.slots:
         sharing = tiles.collisions()["sharing"]
         console.print(
@@ -83,7 +87,8 @@ def train(
     if checkpoint.exists():
         console.print(f"going on from {checkpoint}")
     try:
-        history = algo.train(fleet, **settings.training.model_dump(), progress=True, checkpoint=checkpoint)
+        worlds: Any = fleet
+        history = algo.train(worlds, **settings.training.model_dump(), progress=True, checkpoint=checkpoint)
     except Interrupted as stop:
         console.print(f"{stop}; saved in {checkpoint}")
         command = shlex.join(["fedsarsa", "train", str(config), "--out", str(out)])
@@ -241,10 +246,11 @@ def show_theory(config: Config) -> None:
     """Print what is known before training: assumptions, constants, bounds and the error to expect."""
     from fedsarsa.experiments import config as configs
     from fedsarsa.experiments import theory_report
+    from fedsarsa.experiments.method_sections import ours
 
     settings = configs.load(config)
     fleet, algo = settings.build(config.parent)
-    theory_report.show(console, configs.finite(fleet), algo, settings.training.steps)
+    theory_report.show(console, configs.finite(fleet), ours(algo, "theory"), settings.training.steps)
 
 
 @app.command()
@@ -258,10 +264,11 @@ def plan(
     """Print the N, K and step size that reach a target error, and which agents gain by federating."""
     from fedsarsa import theory
     from fedsarsa.experiments import config as configs
+    from fedsarsa.experiments.method_sections import ours
     from fedsarsa.theory.planning import PERIODS
 
     fleet, algo = configs.load(config).build(config.parent)
-    answer = theory.plan(configs.finite(fleet), algo, target, periods=sync_every or PERIODS)
+    answer = theory.plan(configs.finite(fleet), ours(algo, "a plan"), target, periods=sync_every or PERIODS)
     console.print(str(answer))
 
 
@@ -283,7 +290,7 @@ def bench(
     part: Annotated[
         list[str] | None,
         typer.Option(
-            help="foundation, theory, predictions, control, reproduction or deploy; all unless given."
+            help="foundation, methods, theory, predictions, control, reproduction, deploy; all unless given."
         ),
     ] = None,
 ) -> None:

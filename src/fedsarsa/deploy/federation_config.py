@@ -9,11 +9,11 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field, ValidationError
 
-from fedsarsa.algorithm import FedSARSA
 from fedsarsa.deploy import terms
 from fedsarsa.deploy.deadline import Deadline
 from fedsarsa.experiments import config as configs
 from fedsarsa.experiments.fleet_sections import ControlSection, FileFleet, GymSection, PaperFleet
+from fedsarsa.experiments.method_sections import ours
 from fedsarsa.experiments.section import Count, Section, unless_given
 from fedsarsa.federation import servers
 from fedsarsa.federation.problem import AnyFleet
@@ -167,7 +167,7 @@ class Federation:
         section = deployment.fleet
         self.server, self.training = deployment.server, deployment.training
         self.deadline = Deadline(self.server.deadline)
-        self.algorithm: FedSARSA = deployment.algorithm.build()
+        self.algorithm = ours(deployment.algorithm.build(), "a deployment")
         known: Any = section.build(folder)
         remote = section.kind in {"remote", "remote-continuous"}
         self.worlds: AnyFleet | None = None if remote else known

@@ -12,6 +12,7 @@ from fedsarsa.engines.general import GeneralEngine
 from fedsarsa.engines.general_rounds import Learners, RoundWorkspace, Worlds
 from fedsarsa.federation.state import RUNNING
 from fedsarsa.learning import finite_step, local_step, random
+from fedsarsa.learning.continuous_features import Integers
 from fedsarsa.learning.step_arrays import Model
 from fedsarsa.worlds import alias
 
@@ -50,7 +51,7 @@ def local_steps(
     span: Span,
     k: int,
     best: Floats,
-    failed_at: Floats,
+    failed_at: Integers,
 ) -> None:
     """The local steps of a span's k-th round for lanes ``low`` to ``high``; ``best`` (S,) is room to work."""
     agents, column, tables = len(settings.weights), k * span.steps, worlds.tables

@@ -157,14 +157,15 @@ def step_ahead(problem: Problem, state: State, run: int, i: int, t: int, step_si
 def step_of_all_pairs(problem: Problem, state: State, run: int, i: int, t: int, step_size: float) -> None:
     """One step of synchronous Q-learning: all pairs, at the parameter before the step."""
     theta, features, world = state.theta[run, i], problem.features, problem.fleet[i]
-    before, pair = theta.copy(), np.empty(1, np.uint32)
+    before = theta.copy()
+    pair: NDArray[Any] = np.empty(1, np.uint32)
     for s in range(world.states):
         for a in range(world.actions):
             counter = (t * world.states + s) * world.actions + a
             pair[0] = s
             (index,), _ = features.active(pair, a)
             reward, _ = world.move(pair, a, uniforms(problem, run, i, counter)[0])
-            ahead = features.values_at(before, pair).max()
+            ahead = features.values_at(before, pair, problem.candidates).max()
             theta[index] += step_size * (reward + problem.fleet.discount * ahead - before[index])
 
 

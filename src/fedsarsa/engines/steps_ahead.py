@@ -13,7 +13,8 @@ from fedsarsa.engines.general import GeneralEngine
 from fedsarsa.engines.general_rounds import Learners, RoundWorkspace, Worlds
 from fedsarsa.federation.problem import Problem
 from fedsarsa.federation.state import RUNNING
-from fedsarsa.learning import choice, finite_step, local_step, random
+from fedsarsa.learning import finite_step, local_step, random
+from fedsarsa.learning.continuous_features import Integers
 from fedsarsa.learning.policies import FixedPolicy
 from fedsarsa.learning.step_arrays import Model
 from fedsarsa.worlds import alias
@@ -72,18 +73,6 @@ class StepsAheadEngine(GeneralEngine):
 
 
 @piece
-def value(model: Model, theta: Floats, s: int, c: int) -> float:
-    """Q of state ``s`` and the c-th action in order."""
-    a = I64(model.order[c])
-    if model.dense.size == 0:
-        return theta[I64(model.rows[s]) * model.width + I64(model.columns[a])]
-    total = 0.0
-    for j in range(len(theta)):
-        total += model.dense[s, j, a] * theta[j]
-    return total
-
-
-@piece
 def look(
     worlds: Worlds,
     model: Model,
@@ -103,11 +92,8 @@ def look(
     window.rewards[place] = finite_step.reward_of(worlds.tables, world, U64(s), a, s_next)
     masses = ahead.acting[agent % len(ahead.acting)]
     window.ratios[place] = ahead.learned[s, c] / masses[s, c] if ahead.ratios else 1.0
-    total = 0.0
-    for b in range(masses.shape[1]):
-        total += masses[I64(s_next), b]
-    drawn, _ = choice.select(masses[I64(s_next)], U64(0), U64(masses.shape[1]), random.uniform(two) * total)
-    window.states[place + 1], window.actions[place + 1] = I64(s_next), I64(drawn)
+    drawn = local_step.draw_fixed(model, agent, I64(s_next), two)
+    window.states[place + 1], window.actions[place + 1] = I64(s_next), drawn
 
 
 @kernel
@@ -124,7 +110,7 @@ def local_steps(
     span: Span,
     k: int,
     window: Window,
-    failed_at: Floats,
+    failed_at: Integers,
 ) -> None:
     """The local steps of a span's k-th round for lanes ``low`` to ``high``.
 
@@ -153,10 +139,10 @@ def local_steps(
             rest = remaining * (settings.offset + t + 0.5 * (remaining + 1))
             size = step_sizes[settings.schedule[agent], column + step]
             total, weight = 0.0, 1.0
-            here = value(model, theta, window.states[0], window.actions[0])
+            here = local_step.value_of(model, theta, window.states[0], window.actions[0])
             for place in range(n):
                 weight *= window.ratios[place]
-                after = value(model, theta, window.states[place + 1], window.actions[place + 1])
+                after = local_step.value_of(model, theta, window.states[place + 1], window.actions[place + 1])
                 total += weight * (window.rewards[place] + model.discount * after - here)
                 weight *= model.discount
                 here = after

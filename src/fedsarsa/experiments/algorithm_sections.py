@@ -21,6 +21,7 @@ from fedsarsa.experiments.section import (
     unless_given,
 )
 from fedsarsa.federation import servers
+from fedsarsa.federation.servers.consensus import GRAPHS
 from fedsarsa.learning import policies
 from fedsarsa.learning.actions import GridActions, RandomActions
 from fedsarsa.learning.features import ModuloFeatures, OneHot, TabularFeatures
@@ -32,6 +33,7 @@ from fedsarsa.learning.tile_coding import TileCoding
 # Keys whose type in Python says too little, or which have a limit of their own.
 TOML_TYPES: dict[str, Any] = {
     "boundaries": list[Steps],
+    "graph": Literal[GRAPHS] | list[list[float]],
     "memory": Annotated[int, Field(le=2**31)] | None,
     "pi": Count | Literal["uniform"] | list[float] | list[list[float]],
     "ties": Literal[policies.TIES],

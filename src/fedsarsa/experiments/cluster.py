@@ -56,7 +56,7 @@ def _train(cell: Cell, folder: Path, version: str) -> xr.Dataset:
     """One cell, on the machine where a worker is; worlds in files must be there too."""
     check_version(version)
     settings = cell.config.training.model_dump(exclude={"threads"})
-    fleet = cell.config.fleet.build(folder)
+    fleet: Any = cell.config.fleet.build(folder)
     return cell.algorithm.train(fleet, **settings, threads=1).data
 
 

@@ -11,8 +11,10 @@ from fedsarsa._checks import nearest
 from fedsarsa.algorithm import FedSARSA
 from fedsarsa.experiments.algorithm_sections import SHAPES, Algorithm
 from fedsarsa.experiments.fleet_sections import FleetSection, PaperFleet
+from fedsarsa.experiments.method_sections import OURS, SECTIONS, AnyAlgorithm
 from fedsarsa.experiments.section import DerivedSection, PositiveCount, Section, Steps, keys_of
 from fedsarsa.federation.problem import AnyFleet
+from fedsarsa.methods import Method
 from fedsarsa.worlds.fleet import Fleet
 
 
@@ -38,11 +40,11 @@ class Config(Section):
     """A whole configuration file."""
 
     fleet: FleetSection = PaperFleet()
-    algorithm: Algorithm = Algorithm()
+    algorithm: AnyAlgorithm = Algorithm()
     training: Training = Training.model_validate({})
 
-    def build(self, folder: Path) -> tuple[AnyFleet, FedSARSA]:
-        """Make the fleet and the algorithm; their files are in ``folder``."""
+    def build(self, folder: Path) -> tuple[AnyFleet, FedSARSA | Method]:
+        """Make the fleet and the algorithm, or the method; their files are in ``folder``."""
         return self.fleet.build(folder), self.algorithm.build(folder)
 
     def __reduce__(self) -> Any:  # by content, as pickle cannot import sections that are made of a registry
@@ -87,7 +89,9 @@ def validate(content: dict[str, Any], place: str) -> Config:
 
 def explain(problem: Any, whole: type[Section] = Config) -> str:
     """Return one of pydantic's errors as a sentence that names key, value and what was expected."""
-    place, given = ".".join(str(part) for part in problem["loc"]), problem["input"]
+    named = problem["loc"][:2] in {("algorithm", name) for name in (OURS, *SECTIONS)}
+    parts = [part for k, part in enumerate(problem["loc"]) if not (named and k == 1)]
+    place, given = ".".join(str(part) for part in parts), problem["input"]
     match problem["type"]:
         case "extra_forbidden":
             valid = _keys(problem["loc"][:-1], whole)
@@ -102,7 +106,8 @@ def explain(problem: Any, whole: type[Section] = Config) -> str:
             if not isinstance(given, dict):
                 return f"{place}: expected {others}a table with a kind, got {given!r}"
             valid, tag = [tag for tag in tags if tag not in SHAPES], problem["ctx"]["tag"]
-            return f"{place}.kind: expected {' or '.join(valid)}, got {tag!r}{nearest(tag, valid)}"
+            key = "method" if OURS in tags else "kind"
+            return f"{place}.{key}: expected {' or '.join(valid)}, got {tag!r}{nearest(tag, valid)}"
         case "value_error":
             return f"{place}: {problem['ctx']['error']}"
     return f"{place}: {problem['msg']}, got {given!r}"
@@ -119,9 +124,11 @@ def _keys(place: tuple[Any, ...], whole: type[Section]) -> list[str]:
 
 
 def _kind(section: type[Section]) -> tuple[Any, ...]:
-    """Return the kind of a section, if it has one."""
-    kind = section.model_fields.get("kind")
-    return () if kind is None else get_args(kind.annotation)
+    """Return the kind of a section, or its method, if it has one."""
+    kind = section.model_fields.get("kind") or section.model_fields.get("method")
+    if kind is None:
+        return (OURS,) if issubclass(section, Algorithm) else ()
+    return get_args(kind.annotation)
 
 
 def tables(annotation: Any) -> list[type[Section]]:

@@ -21,6 +21,7 @@ from fedsarsa._version import __version__
 from fedsarsa.algorithm import FedSARSA
 from fedsarsa.experiments import config as configs
 from fedsarsa.experiments.config import Config
+from fedsarsa.methods import Method
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class Cell:
     number: int
     values: dict[str, Any]
     config: Config
-    algorithm: FedSARSA
+    algorithm: FedSARSA | Method
 
     @property
     def work(self) -> int:
@@ -66,7 +67,8 @@ class Grid:
         """Everything that decides the results, as JSON can hold it: to tell sweeps apart."""
         base = self.cells[0].config.model_dump(mode="json")
         base["training"].pop("threads")  # decides nothing
-        sections = [one for cell in self.cells for one in (cell.config.fleet, cell.config.algorithm.features)]
+        features = [getattr(cell.config.algorithm, "features", ()) for cell in self.cells]
+        sections = [*(cell.config.fleet for cell in self.cells), *features]
         paths = {str(value) for section in sections for _, value in section if isinstance(value, Path)}
         files = {path: _digest(self.folder / path) for path in sorted(paths)}
         # As pairs: the order of the axes decides which number is which cell.

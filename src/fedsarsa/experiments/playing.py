@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from fedsarsa import _files
 from fedsarsa.experiments import config as configs
+from fedsarsa.experiments.method_sections import ours
 from fedsarsa.federation.history import History
 from fedsarsa.federation.problem import Problem
 from fedsarsa.learning.policies import greedy_as
@@ -43,7 +44,8 @@ def play(
             f"{path}: expected a history that fedsarsa train wrote, got one without its configuration"
         )
     settings = configs.validate(tomllib.loads(text), str(path))
-    fleet, algo = settings.build(path.parent)
+    fleet, built = settings.build(path.parent)
+    algo = ours(built, "a film")
     problem = algo.problem(fleet, 1, 1, seed)
     if problem.finite:
         raise ValueError(f"{path}: expected control worlds or environments of Gymnasium, got {fleet!r}")

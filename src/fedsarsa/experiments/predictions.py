@@ -11,6 +11,7 @@ import xarray as xr
 from fedsarsa import _netcdf, theory
 from fedsarsa.experiments.config import finite
 from fedsarsa.experiments.grid import Cell
+from fedsarsa.experiments.method_sections import ours
 from fedsarsa.experiments.references import reference
 from fedsarsa.experiments.store import Store
 
@@ -25,7 +26,9 @@ def predict(cell: Cell, folder: Path, path: Path) -> xr.Dataset:
     config = cell.config
     fleet = finite(config.fleet.build(folder))
     with warnings.catch_warnings(action="ignore"):  # the reader of a figure sees how good a prediction is
-        prediction = theory.predict(fleet, cell.algorithm, config.training.steps, reference(config, folder))
+        prediction = theory.predict(
+            fleet, ours(cell.algorithm, "a prediction"), config.training.steps, reference(config, folder)
+        )
     times = slice(None, None, config.training.record_every)
     final = prediction.mse.isel(t=-1, drop=True)
     found = xr.Dataset({"predicted": prediction.mse.isel(t=times), "predicted_final": final})

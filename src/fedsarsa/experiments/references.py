@@ -11,6 +11,7 @@ from fedsarsa._checks import Floats
 from fedsarsa.algorithm import FedSARSA
 from fedsarsa.experiments.config import Config, finite
 from fedsarsa.experiments.fleet_sections import FleetSection, PaperFleet
+from fedsarsa.experiments.method_sections import MethodSection
 from fedsarsa.experiments.section import DerivedSection
 from fedsarsa.learning.policies import EpsilonGreedy, Greedy, improvement
 from fedsarsa.learning.step_sizes import LinearDecay
@@ -34,15 +35,26 @@ def reference(config: Config, folder: Path) -> Floats | None:
     epsilon-greedy policies may have none or many. Where the policy at 0 is also the policy at its own fixed
     point, it is that one: learners begin with that policy and keep it. (So it is with ties to the first
     class, if no reward is negative.) Elsewhere it is the average theta-tilde of a long run of agent 0 alone
-    with decaying step sizes.
+    with decaying step sizes. Of a method it is the method's own target, or the mean of its targets.
     """
     fleet, algorithm = config.fleet, config.algorithm
+    if isinstance(algorithm, MethodSection):
+        return _target(fleet, algorithm, folder)
     if algorithm.target == MAX or algorithm.behaviour is not None or algorithm.trace_decay > 0:
         return None  # they settle elsewhere
     if isinstance(fleet, PaperFleet):  # agent 0 is the nominal world at every level
         fleet = fleet.model_copy(update={"agents": 1, "eps_p": 0.0, "eps_r": 0.0})
     with _alone:  # threads would compute the same one side by side
         return _reference(fleet, config.algorithm.features, config.algorithm.policy, folder)
+
+
+@lru_cache(maxsize=64)
+def _target(fleet: FleetSection, method: MethodSection, folder: Path) -> Floats | None:
+    try:
+        target = method.build(folder).target(finite(fleet.build(folder)))
+    except ValueError:  # a chain with several recurrent classes, or a pair that nobody visits
+        return None
+    return target if target is None or target.ndim == 1 else np.asarray(target.mean(axis=0))
 
 
 @lru_cache(maxsize=64)

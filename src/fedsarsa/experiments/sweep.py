@@ -107,7 +107,7 @@ def train(sweep: Sweep, cell: Cell, threads: int, report: Report) -> History:
     sweep.store.set_aside_if_damaged(checkpoint)
     done = 0
     try:
-        fleet = settings.fleet.build(sweep.grid.folder)
+        fleet: Any = settings.fleet.build(sweep.grid.folder)
 
         def progress(t: int) -> None:
             nonlocal done

@@ -80,6 +80,53 @@ def look_up(model: Model, theta: Floats, s: int, workspace: StepWorkspace) -> No
 
 
 @piece
+def value_of(model: Model, theta: Floats, s: int, c: int) -> float:
+    """The value of candidate ``c`` in state ``s`` of a finite world."""
+    a = I64(model.order[c])
+    if model.dense.size == 0:
+        return theta[I64(model.rows[s]) * model.width + I64(model.columns[a])]
+    total = 0.0
+    for j in range(len(theta)):
+        total += model.dense[s, j, a] * theta[j]
+    return total
+
+
+@piece
+def largest(model: Model, theta: Floats, s: int) -> float:
+    """The largest value in state ``s`` of a finite world; every column of an aggregation is some action's."""
+    if model.dense.size == 0:
+        at = I64(model.rows[s]) * model.width
+        best = theta[at]
+        for column in range(1, model.width):
+            best = max(best, theta[at + column])
+        return best
+    best = value_of(model, theta, s, 0)
+    for c in range(1, len(model.order)):
+        best = max(best, value_of(model, theta, s, c))
+    return best
+
+
+@piece
+def draw_fixed(model: Model, who: int, s: int, word: int) -> int:
+    """The candidate that agent ``who`` draws in state ``s`` of a finite world, by a fixed policy.
+
+    It is the one that ``choice.select`` finds, by halves: how many of the sums but the last are not beyond.
+    """
+    actions = len(model.order)
+    policies = model.cumulative.size // (model.states * actions)
+    at = ((who % policies) * model.states + s) * actions
+    target = random.uniform(word) * model.cumulative[at + actions - 1]
+    low, high = 0, actions - 1
+    while low < high:
+        middle = (low + high) >> 1
+        if model.cumulative[at + middle] <= target:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@piece
 def draw_candidates(model: Model, moment: Moment, what: int, workspace: StepWorkspace) -> None:
     """Fresh candidate actions, two per counter."""
     width = model.action_high - model.action_low
@@ -301,6 +348,15 @@ def go_on(
     lane = moment.lane
     if terminated:
         return learn(model, agent_state, lane, theta, reward, step_size, rest, progress)
+    if model.cumulative.size > 0 and model.target != EXPECTED:
+        s = I64(agent_state.seen[lane, 0])
+        c = draw_fixed(model, moment.who, s, word)
+        ahead = largest(model, theta, s) if model.target == MAX else value_of(model, theta, s, c)
+        finite = learn(
+            model, agent_state, lane, theta, reward + model.discount * ahead, step_size, rest, progress
+        )
+        take_up(model, agent_state, lane, s, I64(model.order[c]))
+        return finite
     what = random.CANDIDATES
     c, total = choose(model, agent_state, theta, moment, what, word, workspace)
     ahead = workspace.q[c]

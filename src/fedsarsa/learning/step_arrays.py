@@ -25,7 +25,8 @@ class Model(NamedTuple):
     columns[a], or where there is one, a column of ``dense`` (S, d, A). Actions stand in ``order``, and
     candidate c is action ``order[c]``.
     ``behaviour`` (P, S, A) are the masses by which agents act, agent i by the (i mod P)-th; empty: by the
-    policy. S is 1 where states have no number. With ``shared``, all agents use the random numbers of agent 0.
+    policy. S is 1 where states have no number. In finite worlds where a fixed policy acts, ``cumulative`` has
+    its sums, by which it is drawn. With ``shared``, all agents use the random numbers of agent 0.
     """
 
     kind: int
@@ -48,6 +49,7 @@ class Model(NamedTuple):
     order: NDArray[np.uint32]
     choice: Choice
     behaviour: Floats
+    cumulative: Floats
     discount: float
     trace_decay: float
     replacing: bool
@@ -156,6 +158,7 @@ def model(
         order=order.astype(np.uint32),
         choice=choice(policy, np.ones(actions), classes[order], masses),
         behaviour=behaviour,
+        cumulative=none if box else _cumulative(behaviour if behaviour.size else masses, actions),
         discount=discount,
         trace_decay=step.trace_decay,
         replacing=step.traces == REPLACING,
@@ -165,6 +168,11 @@ def model(
         shared=step.sampling == SHARED_CHAIN,
     )
     return writeable(arrays)
+
+
+def _cumulative(masses: Floats, actions: int) -> Floats:
+    """The sums of masses (..., A), flat: what fixed policies are drawn by, without looking at values."""
+    return np.cumsum(masses.reshape(-1, actions), axis=1).ravel()
 
 
 def step_workspace(model: Model) -> StepWorkspace:

@@ -16,6 +16,8 @@ from fedsarsa.methods.prediction import Prediction, each_operators, late_steps
 from fedsarsa.methods.setting import mean_root
 from fedsarsa.worlds.fleet import Fleet, as_fleet
 
+ROUNDING = 1e-12  # by which probabilities of one kernel may differ
+
 
 @dataclass(frozen=True, eq=False)
 class ConsensusTD(Prediction):
@@ -73,10 +75,9 @@ class ConsensusTD(Prediction):
             return
         first = fleet.worlds[0]
         for place, world in enumerate(fleet.worlds):
-            alike = np.array_equal(world.initial, first.initial) and all(
-                np.array_equal(world.kernel.matrix(a), first.kernel.matrix(a)) for a in range(fleet.actions)
-            )
-            if not alike:
+            pairs = [(world.kernel.matrix(a), first.kernel.matrix(a)) for a in range(fleet.actions)]
+            pairs.append((world.initial, first.initial))
+            if not all(np.allclose(own, other, rtol=0, atol=ROUNDING) for own, other in pairs):
                 agent = int(np.flatnonzero(fleet.world_of == place)[0])
                 raise ValueError(
                     "shared must be False where kernels or first states differ, as agents cannot watch one "

@@ -99,7 +99,7 @@ class NStepTD(PredictionInRounds):
         fleet = as_fleet(fleet)
         self.check(fleet)
         each = self._behind(fleet) if self.behaviour is not None else self._ahead(fleet)
-        return rest_point(*zip(*each, strict=True), late_steps(self, fleet), self.sync_every)
+        return rest_point(each, late_steps(self, fleet), self.sync_every)
 
     def _ahead(self, fleet: Fleet) -> list[tuple[Floats, Floats]]:
         """A and b of every agent on-policy: what follows a pair is F' P^(n-1) Psi of `Operators`."""

@@ -88,18 +88,19 @@ def late_steps(method: Setting, fleet: Fleet) -> Floats:
     return limiting_step_sizes(problem, problem.schedule_of)[0]
 
 
-def rest_point(A: Sequence[Floats], b: Sequence[Floats], alpha: Floats, steps: int) -> Floats:
+def rest_point(each: Sequence[tuple[Floats, Floats]], alpha: Floats, steps: int) -> Floats:
     """Where rounds of ``steps`` steps theta + alpha_i (A_i theta + b_i) and the plain mean rest, (d,).
 
+    ``each`` agent has its A_i (d, d) and b_i (d,).
     With M_i = (I + alpha_i A_i)^K a round is theta -> mean_i (M_i theta + c_i), so the point solves
     mean_i (I - M_i) theta = mean_i c_i. Where all step sizes vanish, it solves mean_i (A_i theta + b_i) = 0.
     Parameters that no agent moves are 0.
     """
-    dim = len(b[0])
+    dim = len(each[0][1])
     left, right = np.zeros((dim, dim)), np.zeros(dim)
     if not np.any(alpha):
-        steps, alpha = 1, np.ones(len(b))
-    for own, constant, size in zip(A, b, alpha, strict=True):
+        steps, alpha = 1, np.ones(len(each))
+    for (own, constant), size in zip(each, alpha, strict=True):
         whole, power, moved = np.eye(dim), np.eye(dim) + size * own, size * constant
         passed = np.zeros(dim)
         for bit in reversed(range(steps.bit_length())):  # by squaring, from the highest bit of K

@@ -1,0 +1,100 @@
+"""Methods in TOML: ``algorithm.method`` names one, and the other keys of the table are its settings."""
+
+from dataclasses import MISSING, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
+
+from pydantic import BeforeValidator, Discriminator, Tag, create_model
+
+from fedsarsa.algorithm import FedSARSA
+from fedsarsa.experiments.algorithm_sections import (
+    FEATURES,
+    FIXED,
+    LIST,
+    POLICIES,
+    SETTING_TYPES,
+    Algorithm,
+    by_shape,
+)
+from fedsarsa.experiments.section import DerivedSection, Steps, built, keys_of, section_for, unless_given
+from fedsarsa.learning.targets import TARGETS
+from fedsarsa.methods import METHODS, Method
+from fedsarsa.methods.fed_q import AVERAGING
+
+OURS = FedSARSA.__name__  # the method where none is named: a table of all its settings
+FIXED_TABLE = Annotated[FIXED, unless_given("fixed")]  # type: ignore[valid-type]
+METHOD_TYPES: dict[str, Any] = SETTING_TYPES | {
+    "aim": Literal[TARGETS],
+    "averaging": Literal[AVERAGING],
+    "sync_every": Steps,
+}
+# Where a type of FedSARSA's settings says too much.
+OWN_TYPES: dict[str, dict[str, Any]] = {
+    "prediction": {"policy": FIXED_TABLE},
+    "control": {
+        "behaviour": Annotated[
+            by_shape({"fixed": FIXED, LIST: list[FIXED]}),  # type: ignore[valid-type]
+            unless_given("fixed"),
+        ]
+    },
+}
+
+
+class MethodSection(DerivedSection):
+    """The settings of a method."""
+
+    def build(self, folder: Path = Path()) -> Method:
+        """Make the method; its files are in ``folder``.
+
+        Raises
+        ------
+        ValueError
+            A setting is out of its range, or a file is not what it should be; the message names the key.
+        """
+        place, arguments = "algorithm", {}
+        try:
+            for name in self.key_names:
+                place = f"algorithm.{name}"
+                arguments[name] = built(getattr(self, name), folder)
+            place = "algorithm"
+            method: Method = self.source(**arguments)
+            return method
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{place}: {error}") from None
+
+
+def method_section(kind: type[Any]) -> type[MethodSection]:
+    """The section of a method: a key for every setting, and its name."""
+    made = {one.name: one.default_factory() for one in fields(kind) if one.default_factory is not MISSING}
+    defaults = {name: section_for(value, FEATURES | POLICIES) for name, value in made.items()}
+    tag: Any = (Literal[kind.name], kind.name)
+    tagged = create_model(kind.__name__, __base__=MethodSection, __doc__=kind.__doc__, method=tag)
+    return keys_of(kind, toml_types=METHOD_TYPES | OWN_TYPES[kind.task], defaults=defaults)(tagged)
+
+
+def method_of(value: Any) -> Any:
+    """The name of the method that a table describes."""
+    return value.get("method", OURS) if isinstance(value, dict) else getattr(value, "method", OURS)
+
+
+def without_name(value: Any) -> Any:
+    """The table of FedSARSA's settings without its name."""
+    return {key: own for key, own in value.items() if key != "method"} if isinstance(value, dict) else value
+
+
+SECTIONS = {kind.name: method_section(kind) for kind in METHODS}
+TAGGED = [
+    Annotated[Algorithm, BeforeValidator(without_name), Tag(OURS)],
+    *(Annotated[one, Tag(name)] for name, one in SECTIONS.items()),
+]
+if TYPE_CHECKING:
+    AnyAlgorithm = Algorithm | MethodSection
+else:
+    AnyAlgorithm = Annotated[Union[tuple(TAGGED)], Discriminator(method_of)]  # noqa: UP007
+
+
+def ours(algo: FedSARSA | Method, what: str) -> FedSARSA:
+    """``algo`` if it is FedSARSA, for which alone there is ``what``."""
+    if not isinstance(algo, FedSARSA):
+        raise ValueError(f"algorithm.method: expected {OURS} for {what}, got {algo.name!r}")
+    return algo
