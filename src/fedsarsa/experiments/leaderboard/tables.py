@@ -87,7 +87,7 @@ def _row(cell: Cell, data: xr.Dataset, sticks: xr.Dataset) -> Row:
 
 
 def _returns(returns: xr.DataArray, sticks: xr.Dataset) -> dict[str, Estimate]:
-    """Of returns (run, agent): mean, worst agent, and mean gaps to the agents' optima and to the best common."""
+    """Of returns (run, agent): mean, worst agent, mean gaps to agents' optima and the best common policy."""
     mean = returns.mean("agent", skipna=False)
     each = {
         MEAN: mean,
