@@ -1,4 +1,4 @@
-"""The command ``fedsarsa``: train, sweep, reproduce, theory, plan, engines, bench, agent, deploy."""
+"""The command ``fedsarsa``: train, sweep, reproduce, leaderboard, theory, plan and others."""
 
 import os
 import shlex
@@ -215,6 +215,38 @@ def reproduce(
         for claim in outcome.claims:
             table.add_row(claim.claim, str(claim.measured), claim.verdict)
         console.print(table)
+    for path in outcome.written:
+        console.print(f"wrote {path}")
+
+
+@app.command()
+def leaderboard(
+    out: Out = Path("results/leaderboard"),
+    quick: Annotated[bool, typer.Option(help="Three fleets, few samples and runs: a first look.")] = False,
+    fleet: Annotated[list[str] | None, typer.Option(help="Only this fleet; may be given again.")] = None,
+    add: Annotated[
+        list[str] | None, typer.Option(help="A method of yours, module:Method; may be given again.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of worlds and runs.", min=0)] = 0,
+) -> None:
+    """Train all methods on the same fleets, measure them exactly, and write tables, figures and a report.
+
+    Ctrl-C, or a crash, loses no finished cell; the same command goes on with the rest.
+    """
+    from fedsarsa.experiments import workers
+
+    workers.prepare("fedsarsa.experiments.leaderboard.run")
+    from fedsarsa.experiments.leaderboard import run, scale, tables
+
+    names = fleet or (scale.QUICK_FLEETS if quick else [])
+    size = scale.QUICK if quick else scale.FULL
+    try:
+        outcome = run.leaderboard(out, size, seed, names, add or [], console.print)
+    except KeyboardInterrupt:
+        console.print("interrupted; the same command goes on from here")
+        raise typer.Exit(130) from None
+    for board, name in dict.fromkeys((row.board, row.fleet) for row in outcome.rows):
+        console.print(tables.table(outcome.rows, board, name))
     for path in outcome.written:
         console.print(f"wrote {path}")
 

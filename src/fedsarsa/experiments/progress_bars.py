@@ -1,11 +1,11 @@
-"""A progress bar over the cells and the agent-steps of a sweep."""
+"""Progress bars over the cells and the agent-steps of a sweep, and over cells alone."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from fedsarsa.experiments.sweep import Report, Sweep
 
@@ -35,3 +35,12 @@ def sweep_bar(*sweeps: Sweep) -> Iterator[Report]:
                 bar.update(task, advance=steps, finished=finished)
 
         yield report
+
+
+@contextmanager
+def counting_bar(cells: int, done: int) -> Iterator[Callable[[], None]]:
+    """What to call when another cell is done; a bar on standard error counts them, with the time left."""
+    columns = (MofNCompleteColumn(), TextColumn("cells"), BarColumn(bar_width=16), TimeRemainingColumn())
+    with Progress(*columns, TextColumn("left"), console=Console(stderr=True)) as bar:
+        task = bar.add_task("", total=cells, completed=done)
+        yield lambda: bar.advance(task)

@@ -7,6 +7,8 @@ from scipy.sparse.csgraph import connected_components
 
 from fedsarsa._checks import Floats
 
+NEVER = 1e-100
+
 
 def recurrent_classes(chain: Floats) -> list[NDArray[np.intp]]:
     """The recurrent classes of a transition matrix (S, S): sets of states that are never left."""
@@ -36,7 +38,11 @@ def one_class(chain: Floats) -> NDArray[np.intp]:
 
 
 def long_run_distribution(chain: Floats, initial: Floats) -> Floats:
-    """Share of time spent in each state in the long run, (S,), from an initial distribution (S,)."""
+    """Share of time spent in each state in the long run, (S,), from an initial distribution (S,).
+
+    Moves of a chance below ``NEVER`` are not waited for.
+    """
+    chain = np.where(chain < NEVER, 0.0, chain)
     classes = recurrent_classes(chain)
     if len(classes) == 1:
         return _on_class(chain, classes[0])

@@ -1,17 +1,13 @@
 """The report: one HTML file that needs nothing else: figures, claims, settings and the code behind them."""
 
-import base64
 import inspect
-import os
-import platform
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from html import escape
-from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType
 
 from fedsarsa._version import __version__
+from fedsarsa.experiments import html_report
 from fedsarsa.experiments.reproduction import claims as table
 from fedsarsa.experiments.reproduction import (
     collaboration_claims,
@@ -24,23 +20,7 @@ from fedsarsa.experiments.reproduction.claim import CLASSES, FAILS, HOLDS, OPEN,
 from fedsarsa.experiments.reproduction.figures import Drawing
 from fedsarsa.experiments.reproduction.settings import Scale
 
-PACKAGES = ("numpy", "scipy", "numba", "xarray", "matplotlib")
 SIGNS = {UNCLEAR: "?", HOLDS: "&#10003;", PARTLY: "&#9680;", FAILS: "&#10007;", OPEN: "&#8211;"}
-STYLE = """
-:root { color-scheme: light; }
-body { font: 16px/1.5 system-ui, sans-serif; color: #222; }
-body { max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }
-h1 { font-size: 1.7rem; } h2 { margin-top: 2.5rem; border-bottom: 1px solid #ddd; }
-h3 { margin-top: 2rem; }
-table { border-collapse: collapse; width: 100%; font-size: 0.9rem; }
-th, td { text-align: left; vertical-align: top; padding: 0.45rem 0.5rem; border-bottom: 1px solid #ddd; }
-td small { color: #555; } td.number { white-space: nowrap; }
-.wide { overflow-x: auto; }
-figure { margin: 1rem 0; } figure img { max-width: 100%; height: auto; }
-.holds { color: #00614d; } .part { color: #7a5200; } .fails { color: #9c1f00; } .open { color: #444; }
-pre { background: #f6f6f4; padding: 0.8rem; overflow-x: auto; font-size: 0.8rem; line-height: 1.35; }
-a { color: #00538a; } .code { font-size: 0.85rem; }
-"""
 
 
 def page(
@@ -63,7 +43,7 @@ def page(
     sections = [section(name, drawing, folder, code) for name, drawing in drawings.items()]
     return f"""<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>FedSARSA, reproduced</title>
-<link rel="icon" href="data:,"><style>{STYLE}</style></head><body>
+<link rel="icon" href="data:,"><style>{html_report.STYLE}</style></head><body>
 <h1>FedSARSA, reproduced</h1>
 <p>Every simulation figure and every claim of <em>Finite-Time Analysis of On-Policy Heterogeneous Federated
 Reinforcement Learning</em> (Zhang, Wang, Mitra and Anderson, ICLR 2024), computed {origin}by fedsarsa
@@ -74,7 +54,7 @@ Reinforcement Learning</em> (Zhang, Wang, Mitra and Anderson, ICLR 2024), comput
 <h2 id="figures">Figures</h2>
 {"".join(sections)}
 <h2 id="settings">Settings</h2>
-{settings_table(scale, seed, seconds)}
+{html_report.settings_table(scale, seed, seconds)}
 <p>Everything else is the published setting, which is the package's default. {links(training, code)}</p>
 <h2 id="code">The code behind it</h2>
 {listings(code)}
@@ -102,12 +82,9 @@ def claims_table(claims: Sequence[Claim], drawings: Mapping[str, Drawing]) -> st
 
 def section(name: str, drawing: Drawing, folder: Path, code: dict[str, Callable[..., object]]) -> str:
     """A figure with what it shows and links to the code that drew it."""
-    picture = base64.b64encode((folder / f"{name}.png").read_bytes()).decode()
-    return (
-        f'<section><h3 id="figure-{name}">{escape(drawing.title)}</h3>'
-        f'<figure><img src="data:image/png;base64,{picture}" alt="{escape(drawing.title)}">'
-        f"<figcaption>{escape(drawing.text)} {links(drawing.code, code)}</figcaption></figure></section>\n"
-    )
+    caption = f"{escape(drawing.text)} {links(drawing.code, code)}"
+    picture = html_report.picture(folder / f"{name}.png", drawing.title, caption)
+    return f'<section><h3 id="figure-{name}">{escape(drawing.title)}</h3>{picture}</section>\n'
 
 
 def links(functions: Sequence[Callable[..., object]], code: dict[str, Callable[..., object]]) -> str:
@@ -126,23 +103,6 @@ def listings(code: Mapping[str, Callable[..., object]]) -> str:
     )
 
 
-def settings_table(scale: Scale, seed: int, seconds: float) -> str:
-    """What was trained, with what, where, and how long it took."""
-    rows = {name.replace("_", " "): value for name, value in asdict(scale).items()}
-    rows |= {
-        "seed": seed,
-        "time taken": f"{seconds:.1f} s",
-        "machine": f"{_processor()}, {os.cpu_count()} cores, {platform.system()}",
-        "Python": platform.python_version(),
-        "fedsarsa": __version__,
-    }
-    rows |= {name: version(name) for name in PACKAGES}
-    cells = "".join(
-        f"<tr><th>{escape(name)}</th><td>{escape(_plain(value))}</td></tr>" for name, value in rows.items()
-    )
-    return f"<table>{cells}</table>"
-
-
 def _functions(module: ModuleType) -> list[Callable[..., object]]:
     """The public functions of a module, in their order."""
     return [
@@ -150,16 +110,3 @@ def _functions(module: ModuleType) -> list[Callable[..., object]]:
         for name, one in vars(module).items()
         if inspect.isfunction(one) and one.__module__ == module.__name__ and not name.startswith("_")
     ]
-
-
-def _processor() -> str:
-    """The processor's name where the system tells."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor() or platform.machine()
-
-
-def _plain(value: object) -> str:
-    return ", ".join(f"{one:g}" for one in value) if isinstance(value, tuple) else str(value)

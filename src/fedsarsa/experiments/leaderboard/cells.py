@@ -1,0 +1,190 @@
+"""One cell of the leaderboard: a method on a fleet, with settings chosen on some runs, measured on others."""
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import xarray as xr
+
+from fedsarsa._checks import Floats
+from fedsarsa.experiments.leaderboard.entries import BOARDS, COMPARISON, CONTROL, PREDICTION, WORLDS, Entry
+from fedsarsa.experiments.leaderboard.fleets import Ground
+from fedsarsa.experiments.leaderboard.scale import Scale
+from fedsarsa.federation.history import History
+from fedsarsa.methods import ControlMethod, Method
+from fedsarsa.theory import best_common_policy, federated_point, fixed_point, returns_of
+
+KIND = "leaderboard cell"
+TUNING = 1_000_003  # added to the seed of runs on which settings are chosen
+ROUNDING = 1e-9  # share of a return that an exact one may be off
+OWN, FEDERATED, AGENTS = ERRORS = ("own_error", "federated_error", "agents_error")
+
+
+@dataclass(frozen=True, eq=False)
+class Cell:
+    """A method on a fleet of a board; without an entry, the yardsticks of the fleet."""
+
+    number: int
+    board: str
+    ground: Ground
+    entry: Entry | None
+
+    @property
+    def label(self) -> str:
+        """Which cell it is, in words."""
+        return f"{self.board}, {self.ground.name}, {self.entry.label if self.entry else 'yardsticks'}"
+
+    def measured(self, scale: Scale, seed: int) -> xr.Dataset:
+        """The cell's numbers, to be stored."""
+        if self.entry is None:
+            found = yardsticks(self.ground, self.board, scale, seed)
+        else:
+            try:
+                found = trained(self.ground, self.board, self.entry, scale, seed)
+            except ValueError as error:  # a method that cannot take these worlds says why
+                found = xr.Dataset(attrs={"refused": str(error)})
+        return found.assign_attrs(fedsarsa_file=KIND, cell=self.label)
+
+
+def yardsticks(ground: Ground, board: str, scale: Scale, seed: int) -> xr.Dataset:
+    """What all rows of a fleet are compared with, exact."""
+    fleet = ground.fleet
+    if board == PREDICTION:
+        return xr.Dataset(
+            {
+                "federated_point": ("d", federated_point(fleet, ground.state_features, ground.policy)),
+                "fixed_points": (("agent", "d"), own_points(ground)),
+            }
+        )
+    # Ascents in many states and actions take long, and find one point from everywhere.
+    small = fleet.states * fleet.actions <= 1000
+    best = best_common_policy(fleet, scale.starts if small else 1, seed, 400 if small else 60)
+    common = returns_of(fleet, best.policy)
+    return xr.Dataset(
+        {
+            "best_common": ("agent", common.discounted_return.values),
+            "optimal_return": ("agent", common.optimal_return.values),
+        },
+        attrs={"stationarity_gap": best.gap},
+    )
+
+
+def own_points(ground: Ground) -> Floats:
+    """Every agent's fixed point, (N, d)."""
+    fleet = ground.fleet
+    known = [fixed_point(world, ground.state_features, ground.policy) for world in fleet.worlds]
+    return np.array([known[place] for place in fleet.world_of])
+
+
+def trained(ground: Ground, board: str, entry: Entry, scale: Scale, seed: int) -> xr.Dataset:
+    """Choose step size and temperature on runs of their own, and measure others with the best ones."""
+    measure = returns if board == CONTROL else errors
+    grid = itertools.product(scale.step_sizes, scale.temperatures if entry.acts else (None,))
+    settings = list(grid) if "step_size" in entry.names else [(math.nan, None)]
+    worth: dict[tuple[float, float | None], float] = {}
+    refusal: ValueError | None = None
+    for setting in settings if len(settings) > 1 else ():
+        try:
+            method = entry.method(ground, *setting)
+        except ValueError as error:  # a step size that the method does not take
+            refusal = error
+            continue
+        history = train(method, ground, board, scale, scale.tuning_runs, seed + TUNING)
+        worth[setting] = _worth(measure(method, history, ground), board)
+    if len(settings) > 1 and not worth and refusal is not None:
+        raise refusal
+    chosen = max(worth, key=lambda one: worth[one]) if worth else settings[0]
+    method = entry.method(ground, *chosen)
+    history = train(method, ground, board, scale, scale.runs, seed)
+    found = measure(method, history, ground)
+    up, _, per = method.communication(history.final.sizes["d"], len(ground.fleet))
+    steps = history.settings["steps"]
+    sent = math.nan if entry.block == COMPARISON else up * (1 if per is None else -(-steps // per))
+    step, temperature = chosen
+    return found.assign_attrs(
+        step_size=step,
+        temperature=math.nan if temperature is None else temperature,
+        sent=float(sent),
+        samples=0 if entry.block == WORLDS else _budget(board, scale),
+        failed=int((history.failed_at >= 0).sum()),
+    )
+
+
+def train(method: Method, ground: Ground, board: str, scale: Scale, runs: int, seed: int) -> History:
+    """Train a method within the budget; of its rounds the last is recorded alone."""
+    steps = _budget(board, scale)
+    if method.knows == "worlds":
+        steps = min(scale.planning_steps, ground.planning_steps)
+    elif method.knows == "simulator":  # a step takes a sample of every pair
+        steps = max(1, steps // (ground.fleet.states * ground.fleet.actions))
+    return method.train(ground.fleet, steps=steps, runs=runs, seed=seed, threads=1, record_every=steps)
+
+
+def returns(method: Method, history: History, ground: Ground) -> xr.Dataset:
+    """Exact returns of the learned policies in every agent's world, (run, agent); NaN of failed runs.
+
+    Raises
+    ------
+    RuntimeError
+        A policy beats an agent's own optimum: something is wrong.
+    """
+    assert isinstance(method, ControlMethod)
+    fleet, sound = ground.fleet, history.failed_at.values < 0
+    result = np.full((len(sound), len(fleet)), np.nan)
+    if sound.any():
+        policies = method.policies(history)[sound]
+        exact = returns_of(fleet, policies if policies.ndim == 4 else policies[:, None])
+        result[sound] = exact.discounted_return.values
+        above = -(exact.gap / np.maximum(1.0, abs(exact.optimal_return))).values
+        if above.max() > ROUNDING:
+            run, agent = (int(place) for place in np.unravel_index(above.argmax(), above.shape))
+            raise RuntimeError(
+                f"{method.name} on {ground.name}: the policy of run {run} beats agent {agent}'s optimum, "
+                f"{float(exact.optimal_return[agent])}, by {-float(exact.gap[run, agent])}"
+            )
+    return xr.Dataset({"discounted_return": (("run", "agent"), result)})
+
+
+def errors(method: Method, history: History, ground: Ground) -> xr.Dataset:
+    """Squared distances to the method's own target, the federated point and every agent's point, (run,).
+
+    A method whose target is a point per agent is measured by what every agent ends with, any other one by the
+    central parameter. Distances are means over agents, in units of the mean squared distance of theta = 0,
+    where all begin, to the agents' points.
+    """
+    target = method.target(ground.fleet)
+    personal = target is not None and target.ndim == 2
+    theta = history.local.values if personal else history.final.values[:, None]
+    federated = federated_point(ground.fleet, ground.state_features, ground.policy)
+    points = {FEDERATED: federated, AGENTS: own_points(ground)}
+    unit = (points[AGENTS] ** 2).sum(axis=-1).mean()
+    points |= {} if target is None else {OWN: target}
+    off = {name: ((theta - point) ** 2).sum(axis=-1).mean(axis=-1) / unit for name, point in points.items()}
+    return xr.Dataset({name: ("run", off.get(name, np.full(len(theta), np.nan))) for name in ERRORS})
+
+
+def _worth(found: xr.Dataset, board: str) -> float:
+    """What the best setting has most of: the mean return, or minus the error to the method's own target."""
+    if board == CONTROL:
+        value = float(found.discounted_return.mean(skipna=False))
+    else:
+        missing = bool(found[OWN].isnull().all())
+        value = -float(found[AGENTS if missing else OWN].mean(skipna=False))
+    return value if math.isfinite(value) else -math.inf
+
+
+def _budget(board: str, scale: Scale) -> int:
+    return scale.control_steps if board == CONTROL else scale.prediction_steps
+
+
+def cells(
+    grounds: Sequence[Ground], entries: Callable[[str], list[Entry]], yardsticks: bool = True
+) -> list[Cell]:
+    """All cells, board by board and fleet by fleet; each fleet begins with its yardsticks."""
+    first = (None,) if yardsticks else ()
+    rows = [
+        (board, ground, one) for board in BOARDS for ground in grounds for one in (*first, *entries(board))
+    ]
+    return [Cell(number, *row) for number, row in enumerate(rows)]

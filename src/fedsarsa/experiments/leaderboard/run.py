@@ -1,0 +1,131 @@
+"""One command: measure what is missing of the leaderboard, and write tables, figures and the report."""
+
+import hashlib
+import inspect
+import json
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import as_completed
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import xarray as xr
+
+from fedsarsa import _files, _netcdf
+from fedsarsa._version import __version__
+from fedsarsa.engines.compiled import available_cores
+from fedsarsa.experiments import store
+from fedsarsa.experiments.leaderboard import cells as measuring
+from fedsarsa.experiments.leaderboard import entries as rows
+from fedsarsa.experiments.leaderboard import figures, fleets, report, tables
+from fedsarsa.experiments.leaderboard.cells import Cell
+from fedsarsa.experiments.leaderboard.entries import BOARDS, Entry
+from fedsarsa.experiments.leaderboard.fleets import Ground
+from fedsarsa.experiments.leaderboard.scale import Scale
+from fedsarsa.experiments.progress_bars import counting_bar
+from fedsarsa.experiments.store import Store
+from fedsarsa.experiments.workers import processes
+
+CSV, REPORT = "leaderboard.csv", "report.html"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a leaderboard wrote, and the rows it measured."""
+
+    written: list[Path]
+    rows: list[tables.Row]
+
+
+def leaderboard(
+    out: Path,
+    scale: Scale,
+    seed: int,
+    names: Sequence[str] = (),
+    add: Sequence[str] = (),
+    say: Callable[[str], None] = print,
+) -> Outcome:
+    """Measure all methods on the fleets of these ``names``, or on all; ``add`` are methods as module:Method.
+
+    What ``out`` already holds of the same scale and seed is not measured again.
+    """
+    begun = time.perf_counter()
+    grounds = fleets.grounds(names, seed)
+    own = [rows.added(name) for name in add]
+    # Those of the user's own come last, so that the numbers of the others stay.
+    every = measuring.cells(grounds, rows.entries) + measuring.cells(
+        grounds, lambda board: [entry for entry in own if entry.kind.task == board], yardsticks=False
+    )
+    every = [Cell(number, cell.board, cell.ground, cell.entry) for number, cell in enumerate(every)]
+    with store.opened(out, _identity(grounds, scale, seed), say) as kept:
+        found = _measured(every, own, add, kept, scale, seed)
+        table = tables.rows(every, found)
+        _files.write_text(tables.to_csv(table), out / CSV)
+        pictures = figures.write(table, out)
+        seconds = time.perf_counter() - begun
+        _files.write_text(report.page(table, grounds, pictures, scale, seed, seconds), out / REPORT)
+    return Outcome([out / REPORT, out / CSV, *pictures.values()], table)
+
+
+def measured(
+    board: str, name: str, label: str | None, add: Sequence[str], scale: Scale, seed: int
+) -> xr.Dataset:
+    """One cell, in a process of its own, from the names of its parts."""
+    ground = fleets.grounds([name], seed)[0]
+    known = [*rows.ENTRIES, *(rows.added(one) for one in add)]
+    entry = next((one for one in known if one.label == label and one.kind.task == board), None)
+    return Cell(0, board, ground, entry).measured(scale, seed)
+
+
+def _measured(
+    every: Sequence[Cell], own: Sequence[Entry], add: Sequence[str], kept: Store, scale: Scale, seed: int
+) -> list[xr.Dataset]:
+    """The cells in their order: stored ones, and the others as processes finish them."""
+    found = {cell.number: kept.get(cell.number, _loader(cell, own)) for cell in every}
+    missing = [cell for cell in every if found[cell.number] is None]
+    done = len(every) - len(missing)
+    with counting_bar(len(every), done) as report_one, processes(available_cores()) as pool:
+        futures = {}
+        for cell in missing:
+            label = None if cell.entry is None else cell.entry.label
+            given = add if cell.entry in own else ()
+            future = pool.submit(measured, cell.board, cell.ground.name, label, given, scale, seed)
+            futures[future] = cell
+        for future in as_completed(futures):
+            cell, data = futures[future], future.result()
+            data.attrs["mark"] = _mark(cell, own)
+            _netcdf.write(data, kept.path(cell.number))
+            found[cell.number] = data
+            report_one()
+    return [one for one in found.values() if one is not None]
+
+
+def _loader(cell: Cell, own: Sequence[Entry]) -> Callable[[Path], xr.Dataset]:
+    def load(path: Path) -> xr.Dataset:
+        data = _netcdf.read(path, measuring.KIND, ("mark",))
+        if data.attrs["mark"] != _mark(cell, own):
+            raise ValueError(f"{path}: expected {cell.label}, as it is now, got {data.attrs.get('cell')}")
+        return data
+
+    return load
+
+
+def _mark(cell: Cell, own: Sequence[Entry]) -> str:
+    """What tells a cell from others; that of a method of the user's own changes with its file."""
+    if cell.entry is None or cell.entry not in own:
+        return cell.label
+    source = Path(inspect.getfile(cell.entry.kind)).read_bytes()
+    return f"{cell.label}, {hashlib.sha256(source).hexdigest()}"
+
+
+def _identity(grounds: Sequence[Ground], scale: Scale, seed: int) -> dict[str, object]:
+    """All that decides the results of the package's own rows, as JSON can hold it."""
+    content = {
+        "fedsarsa": __version__,
+        "seed": seed,
+        "scale": asdict(scale),
+        "fleets": {ground.name: ground.fleet.identity() for ground in grounds},
+        "rows": [[board, entry.label] for board in BOARDS for entry in rows.entries(board)],
+    }
+    plain: dict[str, object] = json.loads(json.dumps(content))
+    return plain

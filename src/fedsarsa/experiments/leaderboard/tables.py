@@ -1,0 +1,173 @@
+"""The boards as rows: means over runs with 95% intervals, gaps, floats sent; for terminal, CSV and report."""
+
+import csv
+import io
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import xarray as xr
+from rich.table import Table
+
+from fedsarsa.experiments.leaderboard.cells import AGENTS, FEDERATED, OWN, Cell
+from fedsarsa.experiments.leaderboard.entries import COMPARISON, CONTROL
+from fedsarsa.experiments.statistics import Estimate, known, mean_and_margin
+
+UNKNOWN = known(math.nan)
+BEST_COMMON, OPTIMUM = "best common policy", "own optimum"
+MEAN, WORST, GAP, TO_COMMON = RETURNS = (
+    "mean return",
+    "worst agent",
+    "gap to own optimum",
+    "gap to best common",
+)
+TO_OWN, TO_FEDERATED, TO_AGENTS = DISTANCES = (
+    "to its own target",
+    "to the federated point",
+    "to each agent's",
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Row:
+    """A method on a fleet of a board: its numbers by name, or why it refused the worlds."""
+
+    board: str
+    fleet: str
+    block: str
+    label: str
+    numbers: dict[str, Estimate] = field(default_factory=dict)
+    sent: float = math.nan
+    samples: int = 0
+    step_size: float = math.nan
+    temperature: float = math.nan
+    failed: int = 0
+    refused: str = ""
+
+
+def rows(cells: Sequence[Cell], found: Sequence[xr.Dataset]) -> list[Row]:
+    """All rows, board by board and fleet by fleet; the yardsticks of control stand last in each fleet."""
+    measured = list(zip(cells, found, strict=True))
+    result: list[Row] = []
+    for start, sticks in ((cell, data) for cell, data in measured if cell.entry is None):
+        for cell, data in measured:
+            same = cell.board == start.board and cell.ground.name == start.ground.name
+            if same and cell.entry is not None:
+                result.append(_row(cell, data, sticks))
+        if start.board == CONTROL:
+            for label, name in ((BEST_COMMON, "best_common"), (OPTIMUM, "optimal_return")):
+                exact = sticks[name].expand_dims("run")
+                numbers = _returns(exact, sticks)
+                result.append(Row(CONTROL, start.ground.name, COMPARISON, label, numbers))
+    order = {block: place for place, block in enumerate(dict.fromkeys(row.block for row in result))}
+    places = {(row.board, row.fleet): place for place, row in reversed(list(enumerate(result)))}
+    return sorted(result, key=lambda row: (places[row.board, row.fleet], order[row.block]))
+
+
+def _row(cell: Cell, data: xr.Dataset, sticks: xr.Dataset) -> Row:
+    assert cell.entry is not None
+    place = (cell.board, cell.ground.name, cell.entry.block, cell.entry.label)
+    if "refused" in data.attrs:
+        return Row(*place, refused=str(data.attrs["refused"]))
+    if cell.board == CONTROL:
+        numbers = _returns(data["discounted_return"], sticks)
+    else:
+        names = zip(DISTANCES, (OWN, FEDERATED, AGENTS), strict=True)
+        numbers = {name: _estimate(data[variable]) for name, variable in names}
+    told = data.attrs
+    return Row(
+        *place,
+        numbers,
+        sent=float(told["sent"]),
+        samples=int(told["samples"]),
+        step_size=float(told["step_size"]),
+        temperature=float(told["temperature"]),
+        failed=int(told["failed"]),
+    )
+
+
+def _returns(returns: xr.DataArray, sticks: xr.Dataset) -> dict[str, Estimate]:
+    """Of returns (run, agent): mean, worst agent, mean gaps to agents' optima and the best common policy."""
+    mean = returns.mean("agent", skipna=False)
+    each = {
+        MEAN: mean,
+        WORST: returns.min("agent", skipna=False),
+        GAP: float(sticks["optimal_return"].mean()) - mean,
+        TO_COMMON: float(sticks["best_common"].mean()) - mean,
+    }
+    return {name: _estimate(values) for name, values in each.items()}
+
+
+def _estimate(values: xr.DataArray) -> Estimate:
+    """The mean over runs that did not fail; exact where there is one run."""
+    if bool(values.isnull().all()):
+        return UNKNOWN
+    if values.sizes["run"] == 1:
+        return known(float(values.mean()))
+    mean, margin = (float(x) for x in mean_and_margin(values))
+    return Estimate(mean, mean - margin, mean + margin)
+
+
+def columns(board: str) -> tuple[str, ...]:
+    """The names of a board's numbers."""
+    return RETURNS if board == CONTROL else DISTANCES
+
+
+def shown(estimate: Estimate | None) -> str:
+    """A number with the half-width of its interval."""
+    if estimate is None or math.isnan(estimate.value):
+        return "-"
+    margin = estimate.high - estimate.value
+    return f"{estimate.value:.4g}" if not margin > 0 else f"{estimate.value:.4g} ± {margin:.2g}"
+
+
+def count(number: float) -> str:
+    """Floats sent, or a dash where nothing is counted."""
+    return "-" if math.isnan(number) else f"{number:,.0f}"
+
+
+def leaders(rows: Sequence[Row]) -> set[Row]:
+    """Of every block of a fleet, the rows whose interval reaches the best value."""
+    best: set[Row] = set()
+    for group in {(row.board, row.fleet, row.block) for row in rows}:
+        ours = [row for row in rows if (row.board, row.fleet, row.block) == group and row.numbers]
+        name = TO_COMMON if group[0] == CONTROL else TO_AGENTS
+        ours = [row for row in ours if not math.isnan(row.numbers[name].value)]
+        if ours and group[2] != COMPARISON:
+            first = min(ours, key=lambda row: row.numbers[name].value)
+            best |= {row for row in ours if row.numbers[name].low <= first.numbers[name].high}
+    return best
+
+
+def to_csv(rows: Sequence[Row]) -> str:
+    """Every number with its interval."""
+    text = io.StringIO()
+    names = (*RETURNS, *DISTANCES)
+    heads = [head for name in names for head in (name, f"{name}, low", f"{name}, high")]
+    places = ["board", "fleet", "block", "method"]
+    rest = ["floats sent", "samples", "step size", "temperature", "failed runs", "refused"]
+    writer = csv.writer(text)
+    writer.writerow([*places, *heads, *rest])
+    for row in rows:
+        each = [row.numbers.get(name, UNKNOWN) for name in names]
+        numbers = [f"{x:.10g}" for one in each for x in (one.value, one.low, one.high)]
+        last = [row.sent, row.samples, row.step_size, row.temperature, row.failed, row.refused]
+        writer.writerow([row.board, row.fleet, row.block, row.label, *numbers, *last])
+    return text.getvalue().replace("nan", "")
+
+
+def table(rows: Sequence[Row], board: str, fleet: str) -> Table:
+    """One fleet of a board, for the terminal."""
+    names = columns(board)
+    result = Table("method", *names, "floats sent", title=f"{board}: {fleet}", title_justify="left")
+    block = ""
+    for row in rows:
+        if row.board != board or row.fleet != fleet:
+            continue
+        if row.block != block:
+            block = row.block
+            result.add_section()
+            result.add_row(f"[{block}]", *[""] * (len(names) + 1))
+        numbers = [row.refused] if row.refused else [shown(row.numbers.get(name)) for name in names]
+        result.add_row(row.label, *numbers, *([] if row.refused else [count(row.sent)]))
+    return result
