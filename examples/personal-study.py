@@ -82,12 +82,14 @@ def cells(folder, name, level, seeds):
     """What is there of a world and a level: returns (run, way, agent), mean weights of the own (run, way)."""
     paths = [folder / f"{name}-{level:g}-{seed}.json" for seed in range(seeds)]
     found = [json.loads(path.read_text()) for path in paths if path.exists()]
-    returns = [[cell["returns"][way] for way in (ALONE, *SHADES)] for cell in found]
-    kept = [[cell["own"][way] for way in (PERSONAL, VISITS, ACTING)] for cell in found]
-    dims = ("run", "way", "agent")
+    ways, mixed = [ALONE, *SHADES], [PERSONAL, VISITS, ACTING]
+    returns = np.array([[cell["returns"][way] for way in ways] for cell in found])
+    kept = np.array([[cell["own"][way] for way in mixed] for cell in found])
     return (
-        xr.DataArray(returns, dims=dims, coords={"way": [ALONE, *SHADES]}),
-        xr.DataArray(kept, dims=dims[:2], coords={"way": [PERSONAL, VISITS, ACTING]}),
+        xr.DataArray(
+            returns.reshape(len(found), len(ways), AGENTS), dims=("run", "way", "agent"), coords={"way": ways}
+        ),
+        xr.DataArray(kept.reshape(len(found), len(mixed)), dims=("run", "way"), coords={"way": mixed}),
     )
 
 
@@ -127,21 +129,19 @@ def figure(results):
 
 def table(results):
     """The numbers in Markdown."""
-    seeds = {returns.sizes["run"] for levels in results.values() for returns, _ in levels.values()}
     lines = [
-        f"Seeds per row: {' to '.join(map(str, sorted({min(seeds), max(seeds)})))}.",
-        "",
         "![Return over that of learning alone, for carts, cars and acrobots](study/personal.png)",
         "",
-        f"| world, level | {ALONE} | {' | '.join(SHADES)} | weight of the own |",
-        "|---|---|---|---|---|---|---|---|",
+        f"| world, level | seeds | {ALONE} | {' | '.join(SHADES)} | weight of the own |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     for name, levels in results.items():
         for level, (returns, kept) in levels.items():
             alone = interval(*map(float, mean_and_margin(returns.sel(way=ALONE).mean("agent"))))
             gains = [interval(*gain(returns, way), "+") for way in SHADES]
             own = " / ".join(f"{float(one):.2f}" for one in kept.mean("run"))
-            lines.append(f"| {name}, {level:.0%} | {alone} | {' | '.join(gains)} | {own} |")
+            seeds = returns.sizes["run"]
+            lines.append(f"| {name}, {level:.0%} | {seeds} | {alone} | {' | '.join(gains)} | {own} |")
     return "\n".join(lines)
 
 
@@ -168,10 +168,11 @@ def main():
             temporary.write_text(json.dumps(study(name, level, seed, arguments.steps)))
         seconds = time.perf_counter() - begun
         print(f"{number + 1} of {len(todo)}: {name}, {level:.0%}, seed {seed}: {seconds:.0f} s", flush=True)
-    results = {
-        name: {level: cells(folder, name, level, arguments.seeds) for level in arguments.levels}
-        for name in arguments.worlds
-    }
+    results = {}
+    for name in arguments.worlds:
+        found = {level: cells(folder, name, level, arguments.seeds) for level in arguments.levels}
+        # An interval needs two seeds.
+        results[name] = {level: (got, own) for level, (got, own) in found.items() if got.sizes["run"] > 1}
     pictures = _files.writable_directory(arguments.docs / "study")
     with _files.replacing(pictures / "personal.png") as temporary:
         figure(results).savefig(temporary, format="png", dpi=150)

@@ -92,8 +92,8 @@ def replace_steps(settings, steps):
     return changed
 
 
-def test_an_agent_that_misses_rounds_keeps_its_parameter(server, personal, agents, rule):
-    missed = {2, 3, 17}
+@pytest.mark.parametrize("missed", [{2, 3, 17}, set(range(1, 9))], ids=["faults", "joins late"])
+def test_an_agent_that_misses_rounds_keeps_its_parameter(server, personal, agents, rule, missed):
     lose(agents, NODES[1], missed)
     short = replace_steps(personal, 140)
     made = server(short, KEYS)
@@ -110,7 +110,7 @@ def test_an_agent_that_misses_rounds_keeps_its_parameter(server, personal, agent
                 local_step(problem, state, 0, int(i), t, problem.step_sizes(t, 1)[problem.schedule_of[i], 0])
         synchronise(problem, state, number * 7 - 1, present)
     np.testing.assert_allclose(made.standing.starts, state.theta[0], rtol=0, atol=1e-12)
-    for name in ("weights", "visits"):
+    for name in ("weights", "visits", "joined"):
         np.testing.assert_allclose(made.standing.memory[name], state.memory[name], rtol=0, atol=1e-9)
 
 

@@ -7,7 +7,14 @@ import pytest
 from scipy.optimize import minimize
 
 import fedsarsa as fs
-from fedsarsa.federation.servers.mixtures import estimate, estimated_weights, mixture_weights
+from fedsarsa.federation.servers.mixtures import (
+    completed,
+    denoised,
+    estimate,
+    estimated_weights,
+    mixture_weights,
+    weights_by_visits,
+)
 from tests.federation.test_personal_servers import RUNS, STEPS, K, assert_same
 from tests.federation.test_servers import AGENTS, carts, finite
 
@@ -96,6 +103,79 @@ def test_learned_weights_approach_the_exact_ones():
     assert learned[:7, 7].max() < 0.01  # and nobody to it
 
 
+def distances(points):
+    return np.linalg.norm(points[:, None] - points, axis=-1)
+
+
+def test_points_that_are_known_stay_and_noise_alone_is_one_point():
+    rng = np.random.default_rng(0)
+    points = rng.normal(size=(6, 9))
+    np.testing.assert_allclose(
+        distances(denoised(points, np.full(6, 1e-9), 9.0)), distances(points), rtol=1e-6
+    )
+    noise = rng.normal(size=(6, 400)) * np.linspace(0.5, 2.0, 6)[:, None]
+    assert not denoised(noise, 400 * np.linspace(0.5, 2.0, 6) ** 2, 400.0).any()
+
+
+def test_in_many_directions_it_is_the_estimator_of_james_and_stein():
+    # Six points of mean square A = 6000 around their centre, known with an error of 4000: 0.6 of the way.
+    rng, dim = np.random.default_rng(1), 20_000
+    points = np.sqrt(6000 / dim) * rng.normal(size=(6, dim))
+    seen = points + np.sqrt(4000 / dim) * rng.normal(size=(6, dim))
+    found = denoised(seen, np.full(6, 4000.0), dim)
+    off = ~np.eye(6, dtype=bool)
+    np.testing.assert_allclose(distances(found)[off] / distances(seen)[off], 0.6, rtol=0.03)
+
+
+def test_few_directions_that_differ_are_found_among_many():
+    rng = np.random.default_rng(2)
+    points = np.zeros((12, 200))
+    points[:, 0] = np.linspace(-4, 4, 12)
+    seen = points + 0.3 * rng.normal(size=points.shape)  # errors have the mean square 18, points 6.3
+    found = distances(denoised(seen, np.full(12, 18.0), 200.0))
+    isotropic = 6.3 / (6.3 + 18) * distances(seen)  # as if points differed in all directions alike
+    assert np.abs(found - distances(points)).mean() < 0.5 * np.abs(isotropic - distances(points)).mean()
+
+
+@pytest.mark.parametrize("directions", [3, 40])
+def test_estimates_know_over_how_many_directions_noise_is_spread(directions):
+    rng = np.random.default_rng(0)
+    samples = np.zeros((30, 8, 50))
+    samples[..., :directions] = rng.normal(size=(30, 8, directions)) * np.linspace(1, 3, 8)[:, None]
+    # Of 29 x 28 dependent products; five standard errors are below 30 %.
+    assert estimate(samples).directions == pytest.approx(directions, rel=0.3)
+
+
+def test_what_an_agent_has_not_learned_comes_from_those_who_have():
+    theta, visits = (
+        np.array([[1.0, 5.0, 7.0], [3.0, 6.0, 7.0]]),
+        np.array([[99.0, 0.0, 0.0], [99.0, 99.0, 0.0]]),
+    )
+    np.testing.assert_allclose(completed(theta, visits), [[1, 6, 7], [3, 6, 7]])
+    half = completed(theta, np.array([[np.log(2), 99, 99], [99, 99, 99]]))
+    # It has learned half, and takes the rest from the mean with the weights 1/2 and 1.
+    np.testing.assert_allclose(half, [[(1 + (0.5 * 1 + 3) / 1.5) / 2, 5, 7], [3, 6, 7]])
+    # Where agents weigh alike, everybody has the mean by what each has learned.
+    visits = np.random.default_rng(0).exponential(size=(2, 3))
+    mean = np.average(theta, axis=0, weights=1 - np.exp(-visits))
+    np.testing.assert_allclose(np.full(2, 0.5) @ completed(theta, visits), mean)
+
+
+def test_distances_count_where_the_agent_goes():
+    # Agents 0 and 1 agree where 0 goes, and differ elsewhere, which is where 1 goes.
+    rng = np.random.default_rng(0)
+    points = np.concatenate([np.zeros((3, 40)), [[0.0], [30.0], [30.0]] * np.ones(20)], axis=1)
+    samples = points + rng.normal(size=(20, 3, 60))
+    visits = np.full((3, 60), 1e-6)
+    visits[0, :40] = visits[1:, 40:] = 50.0
+    visits += 20.0  # all have learned everything
+    own = weights_by_visits(samples, visits, 0.5)
+    visits[0] = [*[500.0] * 40, *[1e-3] * 20]
+    seen = weights_by_visits(samples, visits, 0.5)
+    assert own[0, 0] > 0.9
+    np.testing.assert_allclose(seen[0], 1 / 3, atol=0.1)
+
+
 # ---- the rule ----
 
 WEIGHTS = np.full((AGENTS, AGENTS), 0.5 / AGENTS) + 0.5 * np.eye(AGENTS)
@@ -103,11 +183,13 @@ RULES = [
     fs.servers.Personal(),
     fs.servers.Personal("mixture", WEIGHTS),
     fs.servers.Personal("mixture", radius=0.1),
+    fs.servers.Personal(visits=True),
+    fs.servers.Personal("mixture", WEIGHTS, visits=True),
 ]
 
 
 @pytest.mark.parametrize("world", [finite, carts])
-@pytest.mark.parametrize("rule", RULES, ids=["learned", "mixture", "projected"])
+@pytest.mark.parametrize("rule", RULES, ids=["learned", "mixture", "projected", "visits", "both"])
 def test_engines_agree(world, rule):
     fleet, algo = world()
     algo = replace(algo, server=rule, sync_every=K)
@@ -159,6 +241,19 @@ def test_records_and_what_is_kept_do_not_depend_on_spans_or_interruptions(tmp_pa
         np.testing.assert_array_equal(again.data[name], whole.data[name], err_msg=name)
 
 
+def test_agents_who_know_different_states_learn_all_of_them_by_visits():
+    """No mixture of whole parameters can do that; see ``test_the_federation_can_be_ahead`` of the theory."""
+    often = np.array([1.0, 0.0])
+    worlds = [np.stack([[visits, visits]]) for visits in (often, often[::-1])]
+    fleet = fs.Fleet([fs.FiniteMDP(chain, [1.0, 1.0], 0.5, initial=chain[0, 0]) for chain in worlds])
+    for visits, expected in ((True, [[2, 2], [2, 2]]), (False, [[2, 0], [0, 2]])):
+        rule = fs.servers.Personal(visits=visits)
+        history = fs.FedSARSA(fs.OneHot(), fs.FixedPolicy(0), 0.05, 10, server=rule).train(
+            fleet, 2000, runs=1
+        )
+        np.testing.assert_allclose(history.personal[0, -1], expected, atol=1e-6)
+
+
 def test_one_agent_is_its_own_mixture():
     fleet = fs.paper.fleet(agents=1)
     history = fs.FedSARSA(server=fs.servers.Personal(), sync_every=5).train(fleet, 200, runs=2)
@@ -170,11 +265,12 @@ def test_one_agent_is_its_own_mixture():
     [
         ({"weights": [[0.5, 0.4], [0, 1]]}, "weights must sum to one for every agent, got 0.9 for agent 0"),
         ({"weights": [0.5, 0.5]}, r"weights must have shape \(N, N\), got \(2,\)"),
+        ({"visits": 1}, "visits must be True or False, got 1"),
         ({"act": "owm"}, "act must be .*'own'"),
     ],
 )
 def test_bad_rules_are_one_sentence(options, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((ValueError, TypeError), match=message):
         fs.servers.Personal(**options)
 
 

@@ -183,6 +183,21 @@ def test_bad_input(change, message):
         personal_weights(small_fleet(2), **arguments)
 
 
+def test_a_personal_server_means_agents_apart():
+    fleet = small_fleet(3)
+    best = personal_weights(fleet, ALGO, 1_000)
+    told = personal_weights(fleet, replace(ALGO, server=fs.servers.Personal()), 1_000)
+    for name in ("weights", "alone", "together", "personal"):
+        np.testing.assert_array_equal(getattr(told, name), getattr(best, name))
+    groups = [
+        fs.theory.coalitions(fleet, replace(ALGO, server=rule), 1_000).groups
+        for rule in (None, fs.servers.Personal(visits=True))
+    ]
+    assert groups[0] == groups[1]
+    with pytest.raises(ValueError, match=r"server\.act must be 'own' here, .* got 'mixture'"):
+        personal_weights(fleet, replace(ALGO, server=fs.servers.Personal("mixture")), 1_000)
+
+
 def test_greedy_agents_are_told_of_learned_weights():
     with pytest.raises(ValueError, match="policy must change smoothly") as caught:
         personal_weights(small_fleet(2), fs.FedSARSA(policy=fs.Greedy()), 100)

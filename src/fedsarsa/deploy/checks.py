@@ -227,8 +227,8 @@ class Examiner:
         most = self.most_visits[number % len(self.most_visits)]
         if not (left >= 0).all() or not left.sum() <= most * (1 + ROUNDING):
             raise RejectedError(
-                f"its visits are not those of {self.settings.every} steps, which are at least 0 and add up to "
-                f"at most {most:.3g}"
+                f"its visits are not those of {self.settings.every} steps, which are at least 0 and add up "
+                f"to at most {most:.3g}"
             )
         return left
 

@@ -49,6 +49,16 @@ def test_cells_are_the_published_setting(data):
     np.testing.assert_allclose(data["sarsa"]["predicted"].sel(eps_p=1.0, eps_r=2.0, agents=5), predicted)
 
 
+def test_mixtures_are_best_and_as_predicted(data):
+    node = data["mixtures"]
+    assert node["error"].dims == ("level", "way", "run")
+    mean, margin = mean_and_margin(node["error"])
+    best = node["predicted"].sel(way="personal")
+    assert (best <= 1.005 * node["predicted"].min("way")).all()
+    # 95% intervals of six runs, twice as wide: nine of them miss by chance in 1 of 50 cases.
+    assert (abs(mean - node["predicted"]) <= 2 * margin + 0.05 * node["predicted"]).all()
+
+
 def test_td_and_ql_are_fixed_and_greedy(data):
     fleet = fs.paper.fleet(5, 1.0, 1.0)
     algo, history = trained(fleet, fs.FixedPolicy(0))

@@ -1,8 +1,10 @@
 """All trainings and predictions behind the paper's figures and claims, as one labelled dataset."""
 
+import warnings
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,7 @@ from fedsarsa.experiments.sweep import Sweep
 from fedsarsa.federation.history import History
 from fedsarsa.learning.policies import FixedPolicy, Greedy
 from fedsarsa.learning.step_sizes import LinearDecay
+from fedsarsa.theory.personal_planning import WAYS
 from fedsarsa.worlds import paper
 from fedsarsa.worlds.fleet import Fleet
 
@@ -50,7 +53,7 @@ def compute(
 
     A part is a sweep of ``settings.sweeps``, with ``error`` (..., run, t) to the reference, ``final``
     (..., run, d), ``final_error`` (..., run), ``late`` (..., run, d), the mean parameter over the last
-    quarter, and, where there is one, ``predicted`` (..., t); or one of ``DERIVED``.
+    quarter, and, where there is one, ``predicted`` (..., t); or one of ``DERIVED``; or `mixtures`.
     """
     algo = FedSARSA()
     nominal = theory.fixed_point(paper.nominal(seed), algo.features, algo.policy)
@@ -81,6 +84,8 @@ def compute(
         trained = found["sarsa"]["final"].sel(eps_p=PERSONAL, eps_r=PERSONAL, agents=scale.team).values
         found["personalisation"] = personalisation(fleet, trained, seed).to_dataset(name="error")
         found["returns"] = returns(fleet, trained[0]).to_dataset(name="discounted_return")
+    if "mixtures" in parts:
+        found["mixtures"] = mixtures(scale, seed)
     return found
 
 
@@ -136,6 +141,29 @@ def personalisation(fleet: Fleet, start: Floats, seed: int) -> xr.DataArray:
         errors,
         dims=("start", "steps", "run", "agent"),
         coords={"start": ["federated", "scratch"], "steps": list(ALONE)},
+    )
+
+
+def mixtures(scale: Scale, seed: int) -> xr.Dataset:
+    """Agents' mean squared error to their own fixed points, ``error`` (level, way, run), and ``predicted``.
+
+    Agents learn alone, together, or alone with mixtures of all agents' parameters, of exact weights.
+    """
+    together = FedSARSA()
+    alone = replace(together, sync_every=None)
+    errors, predicted = [], []
+    for level in scale.levels:
+        fleet = paper.fleet(scale.team, level, level, seed)
+        with warnings.catch_warnings(action="ignore"):  # of short trainings, whose predictions may be off
+            best = theory.personal_weights(fleet, together, scale.steps)
+        own = alone.train(fleet, scale.steps, scale.runs, seed).local.values
+        central = together.train(fleet, scale.steps, scale.runs, seed, record_every=10**6).final.values
+        ways = own, central[:, None], best.weights @ own
+        errors.append([((theta - best.points) ** 2).sum(axis=-1).mean(axis=1) for theta in ways])
+        predicted.append([each.mean() for each in (best.alone, best.together, best.personal)])
+    return xr.Dataset(
+        {"error": (("level", "way", "run"), errors), "predicted": (("level", "way"), predicted)},
+        {"level": list(scale.levels), "way": list(WAYS)},
     )
 
 

@@ -64,6 +64,29 @@ def schemes(data: Data) -> Figure:
     return figure
 
 
+def mixtures(data: Data) -> Figure:
+    """Every agent alone, one parameter for all, and a mixture for every agent, by level of heterogeneity.
+
+    Mean over agents of the squared distance to the agent's own fixed point. A mixture of all agents'
+    parameters, with exact weights of the agent's own, is best at every level.
+    """
+    node = data["mixtures"]
+    figure, (axes,) = plots.panels("Alone, together, or a mixture for every agent", 1)
+    colours = dict(zip(node["way"].values.tolist(), ("0.55", "tab:orange", plots.shades(3)[2]), strict=True))
+    for way, colour in colours.items():
+        plots.band(axes, node["error"].sel(way=way), "level", color=colour, **plots.DOTS)
+        axes.plot(node["level"], node["predicted"].sel(way=way), **plots.PREDICTED)
+    plots.decorate(axes)
+    axes.set_xscale("symlog", linthresh=0.1, linscale=0.4)  # level 0 is one of them
+    levels = node["level"].values.tolist()
+    axes.set_xlim(-0.02, 1.15 * levels[-1])
+    plots.mark(axes, levels)
+    name = r"error $\|\theta - \theta_*^{(i)}\|^2$, mean over agents"
+    plots.finish([axes], r"level $\epsilon_p = \epsilon_r$ (nominal)", name)
+    plots.legend(figure, colours, predicted=plots.PREDICTED)
+    return figure
+
+
 def agents(data: Data) -> Figure:
     """Where every agent's error to its own fixed point ends, less the noise, against the level.
 
@@ -261,6 +284,7 @@ def _by_size(colours: Mapping[int, Any]) -> dict[str, Any]:
 FIGURES: dict[str, tuple[Callable[[Data], Figure], tuple[str, ...]]] = {
     "federating": (federating, ("sarsa",)),
     "schemes": (schemes, ("sarsa", "symmetric")),
+    "mixtures": (mixtures, ("mixtures",)),
     "agents": (agents, ("agents",)),
     "ties": (ties, ("ql", "ties")),
     "decay": (decay, ("decay",)),

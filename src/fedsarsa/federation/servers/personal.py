@@ -22,6 +22,7 @@ OWN, MIXTURE = ACTS = ("own", "mixture")
 SAMPLES = 32  # parameters of every agent that are kept; when there are so many, every second one is dropped
 RECENT = 0.65  # of them: from the latest the weights are learned, as the first are on their way
 REFRESH = 4  # samples from one estimate of the weights to the next
+LATE = 0.5  # of the time before them: who joined later is on its way when the others have arrived
 MOST = 0.5  # of the noise: an agent whose mean is known less well stays with its own parameter
 
 
@@ -110,6 +111,7 @@ class Personal(Server):
             "weights": np.tile(weights, (runs, 1, 1)),
             "samples": np.zeros((runs, SAMPLES if learned else 0, agents, dim)),
             "visits": np.zeros((runs, agents, dim if self.visits else 0)),
+            "joined": np.zeros((runs, agents), np.int64),
             "count": np.zeros(runs, np.int64),
             "rounds": np.zeros(runs, np.int64),
             "spacing": np.ones(runs, np.int64),
@@ -144,31 +146,46 @@ class Personal(Server):
         if self.visits:
             memory["visits"] += context.left if present is None else present[..., None] * context.left
         if self.weights is None:
-            remember(memory, own, self.visits)
+            remember(memory, own, np.ones(own.shape[:2], np.bool) if present is None else present)
         return own
 
 
-def remember(memory: Memory, own: Floats, visits: bool) -> None:
+def remember(memory: Memory, own: Floats, present: NDArray[np.bool]) -> None:
     """Keep a sample of the parameters (R, N, d) now and then, and now and then learn weights from them.
 
     All runs have come as far: samples are taken at the same rounds.
     """
     memory["rounds"] += 1
     rounds, spacing, count = (int(memory[name][0]) for name in ("rounds", "spacing", "count"))
+    memory["joined"][present & (memory["joined"] == 0)] = rounds
     if rounds % spacing:
         return
     memory["samples"][:, count] = own
     count += 1
     if count % REFRESH == 0:
-        samples = memory["samples"][:, count - round(RECENT * count) : count]
+        recent = round(RECENT * count)
+        samples = memory["samples"][:, count - recent : count]
+        since = rounds - (recent - 1) * spacing  # the round of the first of them
+        there = (memory["joined"] > 0) & (memory["joined"] <= max(1, LATE * since))
         for run, kept in enumerate(samples):
-            memory["weights"][run] = (
-                weights_by_visits(kept, memory["visits"][run], MOST)
-                if visits
-                else estimated_weights(estimate(kept), MOST)
-            )
+            memory["weights"][run] = learned(kept, memory["visits"][run], there[run])
     if count == SAMPLES:
         count //= 2
         memory["samples"][:, :count] = memory["samples"][:, 1::2]
         memory["spacing"] *= 2
     memory["count"][:] = count
+
+
+def learned(samples: Floats, visits: Floats, there: NDArray[np.bool]) -> Floats:
+    """The weights (N, N) of one run from samples (n, N, d), and from visits (N, d) unless they are empty.
+
+    An agent that was not ``there`` (N,) in time listens to itself alone, and nobody to it.
+    """
+    weights = np.eye(len(there))
+    known = np.flatnonzero(there)
+    if len(known) > 1:
+        seen, visited = samples[:, known], visits[known]
+        weights[np.ix_(known, known)] = (
+            weights_by_visits(seen, visited, MOST) if visits.size else estimated_weights(estimate(seen), MOST)
+        )
+    return weights
