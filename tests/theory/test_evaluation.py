@@ -90,3 +90,12 @@ def test_long_run_of_a_chain_with_two_fates():
     chain = np.array([[0, 0.25, 0.75, 0], [0, 1, 0, 0], [0, 0, 0, 1], [0, 0, 1, 0.0]])
     start = np.array([0.8, 0.2, 0, 0])
     np.testing.assert_allclose(long_run_distribution(chain, start), [0, 0.4, 0.3, 0.3])
+
+
+def test_greedy_returns_are_those_of_the_best_actions():
+    fleet = fs.paper.fleet(3, 0.5, 0.5, states=10, actions=10)
+    theta = np.random.default_rng(0).normal(size=25)
+    softmax, greedy = fs.FedSARSA(), fs.FedSARSA(policy=fs.Greedy())
+    one, two = fs.evaluate(fleet, softmax, theta, greedy=True), fs.evaluate(fleet, greedy, theta)
+    assert one.equals(two)
+    assert not one.equals(fs.evaluate(fleet, softmax, theta))

@@ -91,7 +91,7 @@ def train(
             due = ended - saved > CHECKPOINT_SECONDS or interrupted.is_set() or state.t == problem.steps
             if path is not None and due:
                 try:
-                    checkpoint.save(path, mark(), problem.steps, state, records, known)
+                    checkpoint.save(path, mark(), state, records, known, problem.steps)
                 except OSError as error:
                     if interrupted.is_set() or error.errno not in NO_ROOM:
                         raise
