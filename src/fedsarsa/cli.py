@@ -245,18 +245,21 @@ def show_theory(config: Config) -> None:
 @app.command()
 def plan(
     config: Config,
-    target: Annotated[float, typer.Option(help="Mean squared error to reach.")],
+    target: Annotated[float | None, typer.Option(help="Mean squared error to reach.")] = None,
+    gap: Annotated[
+        float | None, typer.Option(help="Return gap to the optimum to reach, instead of an error.")
+    ] = None,
     sync_every: Annotated[
         list[int] | None, typer.Option(help="Consider this K alone; may be given again.")
     ] = None,
 ) -> None:
-    """Print the N, K and step size that reach a target error, and which agents gain by federating."""
+    """Print the N, K and step size that reach an error or a return gap, and who gains by federating."""
     from fedsarsa import theory
     from fedsarsa.experiments import config as configs
     from fedsarsa.theory.planning import PERIODS
 
     fleet, algo = configs.load(config).build(config.parent)
-    answer = theory.plan(configs.finite(fleet), algo, target, periods=sync_every or PERIODS)
+    answer = theory.plan(configs.finite(fleet), algo, target, gap=gap, periods=sync_every or PERIODS)
     console.print(str(answer))
 
 
