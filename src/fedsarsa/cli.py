@@ -54,11 +54,18 @@ def options(
 def train(
     config: Config,
     out: Out = Path("results"),
+    change: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="key=value in place of CONFIG's, such as algorithm.step_size=0.1."),
+    ] = None,
+    force: Annotated[bool, typer.Option(help="Train anew where OUT holds a training already.")] = False,
 ) -> None:
-    """Train what CONFIG describes; write history.nc to OUT.
+    """Train what CONFIG describes; write history.nc and a picture to OUT, and print what it led to.
 
     Ctrl-C saves what is done; the same command goes on from there.
     """
+    import json
+
     from fedsarsa import _files
     from fedsarsa._interrupts import Interrupted
     from fedsarsa.algorithm import FedSARSA
@@ -68,15 +75,20 @@ def train(
     from fedsarsa.learning.tile_coding import Tiles
     from fedsarsa.methods.setting import Setting
 
-    settings = configs.load(config)
+    changes = change or []
+    settings = configs.load(config, changes)
     fleet, algo = settings.build(config.parent)
     features = None
     if isinstance(algo, FedSARSA | Setting):  # do they fit together? before anything is written
         features = algo.problem(fleet, steps=1, runs=1, seed=0).features
     _files.writable_directory(out)
     checkpoint, result = out / "checkpoint.nc", out / "history.nc"
-    if result.exists():
-        raise ValueError(f"{result}: is there already; expected a directory without a history")
+    if force:
+        checkpoint.unlink(missing_ok=True)
+    elif result.exists():
+        raise ValueError(
+            f"{result}: is there already; expected a directory without a history, or --force to train anew"
+        )
     console.print(str(fleet))
     tiles = features.basis if isinstance(features, BoxMap) else None
     if isinstance(tiles, Tiles) and tiles.slots:
@@ -98,10 +110,12 @@ def train(
         history, failure = stop.history, str(stop)
     except Interrupted as stop:
         console.print(f"{stop}; saved in {checkpoint}")
-        command = shlex.join(["fedsarsa", "train", str(config), "--out", str(out)])
+        set_again = [word for one in changes for word in ("--set", one)]
+        command = shlex.join(["fedsarsa", "train", str(config), "--out", str(out), *set_again])
         console.print(f"go on with: {command}")
         raise typer.Exit(130) from None
-    history.data.attrs["config"] = config.read_text()  # what ``play`` builds the worlds from
+    # What ``play`` builds the worlds from.
+    history.data.attrs |= {"config": config.read_text(), "changes": json.dumps(changes)}
     try:
         _files.write_patiently(lambda: history.save(result), console.print)
     except Interrupted:
@@ -118,13 +132,13 @@ def train(
         console.print("run {run}: agent {agent} stopped at step {step}: {environment}".format(**report))
         console.print(report["why"])
     console.print(f"wrote {result}")
-    if "episodes" in history.data:
-        from fedsarsa.experiments import learning_curves, plots
+    from fedsarsa.experiments import plots, training_report
 
-        title = f"{config.stem}: {len(fleet)} agents, {history.data.sizes['run']} runs"
-        figure = learning_curves.figure(history, title)
-        for path in plots.save(figure, out, "learning-curve"):
-            console.print(f"wrote {path}")
+    title = f"{config.stem}: {len(fleet)} agents, {history.data.sizes['run']} runs"
+    name, figure = training_report.picture(history, settings, config.parent, title)
+    for path in plots.save(figure, out, name):
+        console.print(f"wrote {path}")
+    console.print(training_report.line(history, settings, config.parent))
     if failure is not None:
         _complain(failure)
         raise typer.Exit(1)
@@ -162,7 +176,7 @@ def sweep(
     Ctrl-C, or a crash, loses no finished cell; the same command goes on with the rest.
     """
     from fedsarsa._interrupts import Interrupted
-    from fedsarsa.experiments import grid, summary
+    from fedsarsa.experiments import grid, plots, summary, sweep_figure
     from fedsarsa.experiments import sweep as sweeps
     from fedsarsa.experiments.progress_bars import sweep_bar
 
@@ -182,9 +196,12 @@ def sweep(
             command = shlex.join(["fedsarsa", "sweep", str(config), "--out", str(out), *where])
             console.print(f"interrupted; go on with: {command}")
             raise typer.Exit(130) from None
-        rows = summary.rows(work, outcomes)
-        console.print(summary.table(rows))
-        console.print(f"wrote {summary.write(rows, out)}, and a history per cell")
+        console.print(summary.table(summary.rows(work, outcomes)))
+        written = summary.write(summary.records(work, outcomes), out)
+        console.print(f"wrote {written}, and a history per cell")
+        figure = sweep_figure.figure(work.grid, outcomes, f"{config.stem}: mean over runs, 95% intervals")
+        for path in plots.save(figure, out, "summary") if figure is not None else ():
+            console.print(f"wrote {path}")
 
 
 @app.command()
@@ -266,19 +283,23 @@ def show_theory(config: Config) -> None:
 @app.command()
 def plan(
     config: Config,
-    target: Annotated[float, typer.Option(help="Mean squared error to reach.")],
+    target: Annotated[float | None, typer.Option(help="Mean squared error to reach.")] = None,
+    gap: Annotated[
+        float | None, typer.Option(help="Return gap to the optimum to reach, instead of an error.")
+    ] = None,
     sync_every: Annotated[
         list[int] | None, typer.Option(help="Consider this K alone; may be given again.")
     ] = None,
 ) -> None:
-    """Print the N, K and step size that reach a target error, and which agents gain by federating."""
+    """Print the N, K and step size that reach an error or a return gap, and who gains by federating."""
     from fedsarsa import theory
     from fedsarsa.experiments import config as configs
     from fedsarsa.experiments.method_sections import ours
     from fedsarsa.theory.planning import PERIODS
 
     fleet, algo = configs.load(config).build(config.parent)
-    answer = theory.plan(configs.finite(fleet), ours(algo, "a plan"), target, periods=sync_every or PERIODS)
+    periods, checked = sync_every or PERIODS, ours(algo, "a plan")
+    answer = theory.plan(configs.finite(fleet), checked, target, gap=gap, periods=periods)
     console.print(str(answer))
 
 

@@ -14,7 +14,8 @@ def test_train_writes_what_python_would_compute(tmp_path):
     config.write_text(SMALL)
     done = command_in_its_own_process("train", config, "--out", tmp_path / "out")
     assert done.returncode == 0, done.stderr
-    assert [path.name for path in (tmp_path / "out").iterdir()] == ["history.nc"]
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"history.nc", "error.png", "error.pdf"}
+    assert done.stdout.splitlines()[-1].startswith("final error ")
     written = fs.History.load(tmp_path / "out" / "history.nc")
     expected = fs.FedSARSA().train(fs.paper.fleet(3, states=10, actions=5), 50, runs=2, seed=4)
     np.testing.assert_array_equal(written.central, expected.central)
@@ -151,3 +152,25 @@ def test_names_are_printed_as_they_are(tmp_path):
     assert done.returncode == 0, done.stderr
     assert f"wrote {out}/history.nc" in done.stdout
     assert (out / "history.nc").exists()
+
+
+def test_settings_are_changed_on_the_command_line(tmp_path):
+    config, out = tmp_path / "small.toml", tmp_path / "out"
+    config.write_text(SMALL)
+    assert command("train", config, "--out", out).returncode == 0
+    change = ("--set", "algorithm.step_size=0.1", "--set", "algorithm.sync_every=never")
+    refused = command("train", config, "--out", out, *change)
+    assert refused.returncode == 2
+    assert "or --force to train anew" in refused.stderr
+    assert command("train", config, "--out", out, *change, "--force").returncode == 0
+    expected = fs.FedSARSA(step_size=0.1, sync_every=None).train(
+        fs.paper.fleet(3, states=10, actions=5), 50, runs=2, seed=4
+    )
+    written = fs.History.load(out / "history.nc")
+    np.testing.assert_array_equal(written.final, expected.final)
+    for bad, message in (
+        ("algorithm.step_size", "set: expected key=value"),
+        ("algorithm.stepsize=1", "algorithm.stepsize: unknown key; did you mean 'step_size'?"),
+        ("fleet.agents.x=1", "fleet.agents: expected a table, since fleet.agents.x is set, got 3"),
+    ):
+        assert message in command("train", config, "--out", tmp_path / "no", "--set", bad).stderr

@@ -47,7 +47,7 @@ def test_train_and_play(tmp_path):
         "learning-curve.pdf",
         "learning-curve.png",
     ]
-    assert "agent   length" in done.stdout
+    assert "agent    length" in done.stdout
     written = fs.History.load(out / "history.nc")
     group = fs.control.fleet("CartPole", 3, vary={"length": (0.4, 0.6)}, seed=2, time_limit=30)
     algo = fs.FedSARSA(fs.TileCoding(4, 3), fs.EpsilonGreedy(0.1), 0.2, 20, trace_decay=0.5)

@@ -330,8 +330,10 @@ def test_numbers_of_numpy_are_numbers():
 def test_labels_decide_what_a_start_means():
     group = fleet(agents=4)
     history = small().train(group, 20, runs=4)
-    with pytest.raises(ValueError, match=r"theta0 must have the dimensions \['d'\] or .* got \['run', 'd'\]"):
-        small().train(group, 20, runs=4, theta0=history.final)
+    with pytest.raises(ValueError, match=r"theta0 must have the dimensions \['d'\] or .* got \['agent'\]"):
+        small().train(group, 20, runs=4, theta0=history.local[0, :, 0])
+    for_runs = small().train(group, 20, runs=4, theta0=history.final)  # as many agents as runs: labels decide
+    np.testing.assert_allclose(for_runs.central[:, 0], history.final, atol=1e-15)
     with pytest.raises(ValueError, match=r"theta must have the dimensions"):
         fs.evaluate(group, small(), history.final)
     again = small().train(group, 20, runs=4, theta0=history.local)
@@ -345,11 +347,11 @@ def test_weights_are_a_copy():
     assert float(np.sum(algo.weights)) == pytest.approx(1)
 
 
-@pytest.mark.parametrize("change", ["seed", "steps", "runs", "theta0", "record_every"])
+@pytest.mark.parametrize("change", ["seed", "runs", "theta0", "record_every"])
 def test_every_setting_is_part_of_a_checkpoint(tmp_path, monkeypatch, change):
     monkeypatch.setattr("fedsarsa.federation.training.CHECKPOINT_SECONDS", -1.0)
     settings = {"seed": 0, "steps": 20, "runs": 2, "theta0": None, "record_every": 1, "engine": "cpu"}
-    other = {"seed": 1, "steps": 25, "runs": 3, "theta0": np.ones(4), "record_every": 2}
+    other = {"seed": 1, "runs": 3, "theta0": np.ones(4), "record_every": 2}
     path = tmp_path / "checkpoint.nc"
     small().train(fleet(), checkpoint=path, **settings)
     with pytest.raises(ValueError, match="expected a checkpoint of this training, got one of another"):

@@ -114,3 +114,12 @@ def test_policies_that_do_not_fit():
         fs.theory.returns_of(group, np.full((2, 5, 3), 1 / 3))
     with pytest.raises(ValueError, match="policies must sum to one"):
         fs.theory.returns_of(group, np.ones((5, 3)))
+
+
+def test_greedy_returns_are_those_of_the_best_actions():
+    fleet = fs.paper.fleet(3, 0.5, 0.5, states=10, actions=10)
+    theta = np.random.default_rng(0).normal(size=25)
+    softmax, greedy = fs.FedSARSA(), fs.FedSARSA(policy=fs.Greedy())
+    one, two = fs.evaluate(fleet, softmax, theta, greedy=True), fs.evaluate(fleet, greedy, theta)
+    assert one.equals(two)
+    assert not one.equals(fs.evaluate(fleet, softmax, theta))

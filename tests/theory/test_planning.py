@@ -6,6 +6,7 @@ from fedsarsa.theory import fixed_point, plan, predict
 from fedsarsa.theory.affine import errors, rounds_until
 from fedsarsa.theory.linearisation import linearise
 from fedsarsa.theory.planning_problem import linearised_federation, planning_problem
+from fedsarsa.theory.return_gaps import error_for_gap
 from tests.theory.against_training import ring
 
 ALGO = fs.FedSARSA(fs.ModuloFeatures(4, 3))
@@ -56,7 +57,7 @@ def test_equal_agents_should_all_federate():
     assert answer.agents == 6
     assert answer.verdicts["helps"].all()
     assert np.isinf(answer.verdicts["switch_steps"]).all()
-    assert str(answer).count("   federate\n") == 5
+    assert str(answer).count("   gains by federating\n") == 5
 
 
 def test_very_different_agents_should_learn_alone_when_the_target_is_fine():
@@ -181,3 +182,31 @@ def test_steps_that_diverge_are_passed_over():
     assert np.isinf(answer.choices["steps"].sel(step_size=[50.0, 1e6])).all()
     with pytest.raises(ValueError, match="target must be at least"):
         plan(fleet(3), ALGO, 5.0, step_sizes=[50.0])
+
+
+def test_the_table_and_the_headline_agree():
+    answer = plan(fleet(), ALGO, 0.1, agents=[1, 5], periods=[100], step_sizes=[0.01])
+    (row,) = [line for line in str(answer).splitlines() if line.endswith("this plan")]
+    assert row.split()[:2] == [str(answer.agents), str(answer.steps)]
+
+
+def test_a_return_gap_becomes_an_error():
+    rng = np.random.default_rng(3)
+    kernel, reward = rng.dirichlet(np.ones(4), size=(3, 4)), rng.random((4, 3))
+    worlds = fs.Fleet([fs.FiniteMDP(kernel, reward, 0.7)] * 3)
+    algo = fs.FedSARSA(fs.OneHot(), fs.Softmax(5.0))
+    theta = fixed_point(worlds[0], algo.features, algo.policy)
+    first = float((theta**2).sum())
+    allowed = [error_for_gap(worlds, algo, theta, gap, first) for gap in (0.02, 0.1, 0.3)]
+    assert 0 < allowed[0] < allowed[1] < allowed[2] < first
+    # By hand, in other random directions: 300 of them know the mean gap to a tenth.
+    noise = np.random.default_rng(1).normal(size=(300, len(theta))) * np.sqrt(allowed[1] / len(theta))
+    gaps = [float(fs.evaluate(worlds[:1], algo, theta + z, greedy=True).gap[0]) for z in noise]
+    assert np.mean(gaps) == pytest.approx(0.1, rel=0.5)  # 32 draws decided
+    with pytest.raises(ValueError, match=r"gap must be at least 0\.\d+"):
+        plan(fleet(), ALGO, gap=0.001)
+    with pytest.raises(ValueError, match="expected either target or gap, got None and None"):
+        plan(fleet(), ALGO)
+    answer = plan(worlds, algo, gap=0.3, agents=[1, 3], periods=[10], step_sizes=[0.02])
+    assert answer.target == pytest.approx(allowed[2])
+    assert "at which greedy returns are 0.3 below the optimum" in str(answer)

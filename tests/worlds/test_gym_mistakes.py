@@ -126,3 +126,19 @@ def test_spaces_of_other_packages_name_the_parts_that_can_be_used():
 def test_wrappers_that_are_none(wrappers, message):
     with pytest.raises((TypeError, ValueError), match=message):
         fs.GymFleet([fs.GymWorld("Pendulum-v1", wrappers=wrappers)])
+
+
+def test_options_vary_from_agent_to_agent():
+    vary = {"g": (8.0, 11.0), "max_episode_steps": [10, 20, 30, 40]}
+    three = fs.GymFleet.make("Pendulum-v1", 3, vary)
+    assert three.varied()["max_episode_steps"] == [10, 20, 30]
+    assert gravities(three) == three.varied()["g"]
+    assert all(8 <= g <= 11 for g in gravities(three))
+    assert gravities(fs.GymFleet.make("Pendulum-v1", 2, vary)) == gravities(three)[:2]
+    assert gravities(fs.GymFleet.make("Pendulum-v1", 3, vary, seed=1)) != gravities(three)
+    spread = gravities(fs.GymFleet.make(pendulum, 5, spread=0.1, g=-10.0))
+    assert len(set(spread)) == 5
+    assert all(-11 <= g <= -9 for g in spread)
+    with pytest.raises(ValueError, match="spread must be 0 where no option is a float"):
+        fs.GymFleet.make("Pendulum-v1", 3, spread=0.1)
+    assert len({id(world) for world in fs.GymFleet.make("Pendulum-v1", 3)}) == 1

@@ -1,6 +1,7 @@
 """Trainings described in TOML: every table below is a section of the file, every field a key."""
 
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -60,12 +61,43 @@ def finite(fleet: AnyFleet) -> Fleet:
     return fleet
 
 
-def load(path: Path) -> Config:
-    """Read a configuration; the error lists every wrong key, its value and what was expected."""
+def load(path: Path, changes: Sequence[str] = ()) -> Config:
+    """Read a configuration; the error lists every wrong key, its value and what was expected.
+
+    ``changes`` such as "algorithm.step_size=0.1" take the place of what the file says.
+    """
     content = read(path)
+    for change in changes:
+        key, value = assignment(change)
+        assign(content, key.split("."), value, str(path))
     if "sweep" in content:
         raise ValueError(f"{path}: expected one training, got a [sweep]; use fedsarsa sweep")
     return validate(content, str(path))
+
+
+def assignment(text: str) -> tuple[str, Any]:
+    """A key and its value from "key=value", as TOML writes it; a value that is no TOML is a text."""
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise ValueError(f"set: expected key=value, such as algorithm.step_size=0.1, got {text!r}")
+    try:
+        return key.strip(), tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        return key.strip(), value.strip()
+
+
+def assign(content: dict[str, Any], parts: Sequence[str], value: Any, place: str) -> None:
+    """Set ``content[a][b][c]`` for ``parts`` a, b, c."""
+    *above, last = parts
+    table = content
+    for depth, key in enumerate(above):
+        table = table.setdefault(key, {})
+        if not isinstance(table, dict):
+            name = ".".join(parts[: depth + 1])
+            raise ValueError(
+                f"{place}: {name}: expected a table, since {'.'.join(parts)} is set, got {table!r}"
+            )
+    table[last] = value
 
 
 def read(path: Path) -> dict[str, Any]:

@@ -90,9 +90,14 @@ def _sentence(place: tuple[Any, ...], problems: list[Any], whole: type[Section])
 
 def _expected(problems: list[Any]) -> str:
     """Return what a value should have been: within its limits, or of one of several kinds."""
-    limits = [LIMITS[one["type"]].format(**one["ctx"]) for one in problems if one["type"] in LIMITS]
+    limits = [LIMITS[one["type"]].format(**_plain(one["ctx"])) for one in problems if one["type"] in LIMITS]
     kinds = [KINDS.get(one["type"], one["msg"]).format(**one.get("ctx", {})) for one in problems]
     return " or ".join(dict.fromkeys(limits or kinds))
+
+
+def _plain(context: dict[str, Any]) -> dict[str, Any]:
+    """Return numbers as people write them: 2, not 2.0."""
+    return {name: f"{one:g}" if isinstance(one, float) else one for name, one in context.items()}
 
 
 def _keys(place: tuple[Any, ...], whole: type[Section]) -> list[str]:

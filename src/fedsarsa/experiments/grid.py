@@ -101,7 +101,7 @@ def build(content: dict[str, Any], axes: dict[str, list[Any]], folder: Path, pla
         varied = copy.deepcopy(content)
         for axis, value in values.items():
             for name in keys(axis):
-                _assign(varied, name.split("."), value, place)
+                configs.assign(varied, name.split("."), value, place)
         config = configs.validate(varied, f"{place}: {number + 1}. cell of the sweep")
         # Built here, numbers out of range are found before anything is trained.
         cells.append(Cell(number, values, config, config.algorithm.build(folder)))
@@ -136,20 +136,6 @@ def _axes(content: Any, place: str, path: str) -> Iterator[tuple[str, list[Any]]
         if repeated:
             raise ValueError(f"{path}: {name}: expected different values, got {repeated[0]!r} twice")
         yield name.removeprefix("sweep."), value
-
-
-def _assign(content: dict[str, Any], parts: list[str], value: Any, place: str) -> None:
-    """Set ``content[a][b][c]`` for ``parts`` a, b, c."""
-    *above, last = parts
-    table = content
-    for depth, key in enumerate(above):
-        table = table.setdefault(key, {})
-        if not isinstance(table, dict):
-            name = ".".join(parts[: depth + 1])
-            raise ValueError(
-                f"{place}: {name}: expected a table, since {'.'.join(parts)} is swept, got {table!r}"
-            )
-    table[last] = value
 
 
 def _digest(path: Path) -> str:

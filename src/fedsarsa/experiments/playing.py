@@ -1,5 +1,6 @@
 """Films of learned policies: one episode in one agent's world."""
 
+import json
 import os
 import tomllib
 from dataclasses import dataclass
@@ -43,7 +44,11 @@ def play(
         raise ValueError(
             f"{path}: expected a history that fedsarsa train wrote, got one without its configuration"
         )
-    settings = configs.validate(tomllib.loads(text), str(path))
+    content = tomllib.loads(text)
+    for change in json.loads(history.data.attrs.get("changes", "[]")):
+        key, value = configs.assignment(change)
+        configs.assign(content, key.split("."), value, str(path))
+    settings = configs.validate(content, str(path))
     fleet, built = settings.build(path.parent)
     algo = ours(built, "a film")
     problem = algo.problem(fleet, 1, 1, seed)

@@ -3,45 +3,53 @@
 import csv
 import io
 import itertools
+import json
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import xarray as xr
 from rich.table import Column, Table
 
 from fedsarsa import _files
+from fedsarsa.experiments.config import Config
 from fedsarsa.experiments.grid import Cell, label
 from fedsarsa.experiments.references import reference
 from fedsarsa.experiments.statistics import mean_and_margin
 from fedsarsa.experiments.sweep import Sweep
 from fedsarsa.federation.history import History
 
-ERROR, RETURN = "final error", "late return"
+ERROR, RETURN, REWARD = "final error", "late return", "late reward"
+LATE = {"return": RETURN, "reward_per_step": REWARD}  # by the name that a history gives
 MEANING = {
     ERROR: "final error: squared distance of the central parameter to where agent 0 would settle alone "
     "(its fixed point; a long run's average for policies that jump), nan where that is nowhere",
     RETURN: "late return: mean return of the training episodes that ended in the last tenth of the steps, "
     "over agents and runs",
+    REWARD: "late reward: mean reward per step in the last tenth of the steps, over agents and runs, as no "
+    "episode has ended",
 }
 
 
 def outcome(sweep: Sweep) -> Callable[[Cell, History], xr.DataArray]:
+    """What a training led to, (run,): see `outcome_of`."""
+    return lambda cell, history: outcome_of(history, cell.config, sweep.grid.folder)
+
+
+def outcome_of(history: History, config: Config, folder: Path) -> xr.DataArray:
     """What a training led to, (run,): its late return where there are episodes, else its final error.
 
-    Named by which of the two it is. Failed runs are NaN, as are errors where there is no reference.
+    Named by which it is. Failed runs are NaN, as are errors where there is no reference.
     """
-
-    def measure(cell: Cell, history: History) -> xr.DataArray:
-        if "episodes" in history.data:
-            found = history.late_return().mean("agent").where(history.failed_at < 0).rename(RETURN)
-        else:
-            theta = reference(cell.config, sweep.grid.folder)
-            where = math.nan if theta is None else theta
-            found = ((history.final - where) ** 2).sum("d", skipna=False).rename(ERROR)
-        return found.assign_attrs(failed=int((history.failed_at >= 0).sum()))
-
-    return measure
+    if "episodes" in history.data:
+        late = history.late_return()
+        found = late.mean("agent").where(history.failed_at < 0).rename(LATE[str(late.name)])
+    else:
+        theta = reference(config, folder)
+        where = math.nan if theta is None else theta
+        found = ((history.final - where) ** 2).sum("d", skipna=False).rename(ERROR)
+    return found.assign_attrs(failed=int((history.failed_at >= 0).sum()))
 
 
 def rows(sweep: Sweep, outcomes: Sequence[xr.DataArray]) -> list[list[str]]:
@@ -69,10 +77,31 @@ def table(rows: Sequence[Sequence[str]]) -> Table:
     return result
 
 
-def write(rows: Sequence[Sequence[str]], folder: Path) -> Path:
-    """Write the rows to ``summary.csv`` in ``folder``."""
+def records(sweep: Sweep, outcomes: Sequence[xr.DataArray]) -> list[dict[str, Any]]:
+    """A row per cell for programs: values, mean outcome and 95% margin in full precision, failed runs, file.
+
+    Settings that are tables or lists are written as JSON.
+    """
+    found = []
+    for cell, one in zip(sweep.grid.cells, outcomes, strict=True):
+        mean, margin = (float(x) for x in mean_and_margin(one))
+        name = str(one.name).replace(" ", "_")
+        values = dict(zip(sweep.grid.names, cell.values.values(), strict=True))
+        plain = {
+            key.replace(".", "_"): json.dumps(value) if isinstance(value, dict | list) else value
+            for key, value in values.items()
+        }
+        results = {name: mean, f"{name}_margin": margin, "failed_runs": one.attrs["failed"]}
+        found.append(plain | results | {"file": sweep.store.path(cell.number).name})
+    return found
+
+
+def write(records: Sequence[dict[str, Any]], folder: Path) -> Path:
+    """Write the records to ``summary.csv`` in ``folder``."""
     text = io.StringIO()
-    csv.writer(text).writerows(rows)
+    writer = csv.DictWriter(text, list(dict.fromkeys(key for one in records for key in one)))
+    writer.writeheader()
+    writer.writerows(records)
     path = folder / "summary.csv"
     _files.write_text(text.getvalue(), path)
     return path

@@ -96,7 +96,7 @@ def differences(known: Fingerprint, wanted: Fingerprint) -> str:
 
 
 def save(
-    path: Path, mark: Fingerprint, steps: int, state: State, records: Synchronisations, known: int
+    path: Path, mark: Fingerprint, state: State, records: Synchronisations, known: int, steps: int
 ) -> None:
     """Write where a training of ``steps`` stands and the first ``known`` of its records, atomically."""
     _netcdf.write(

@@ -118,7 +118,7 @@ def train(
             due = ended - saved > CHECKPOINT_SECONDS or last or state.t == problem.steps
             if path is not None and due:
                 try:
-                    checkpoint.save(path, mark(), problem.steps, state, records, known)
+                    checkpoint.save(path, mark(), state, records, known, problem.steps)
                 except OSError as error:
                     if last or error.errno not in NO_ROOM:
                         raise

@@ -10,7 +10,7 @@ from fedsarsa import _checks
 from fedsarsa._blas import single_threaded
 from fedsarsa._checks import Floats
 from fedsarsa.algorithm import FedSARSA, checked
-from fedsarsa.learning.policies import improvement
+from fedsarsa.learning.policies import greedy_as, improvement
 from fedsarsa.theory.optimal_values import optimal_values, state_values
 from fedsarsa.theory.stationary import long_run_distribution
 from fedsarsa.worlds.finite import FiniteMDP
@@ -18,7 +18,9 @@ from fedsarsa.worlds.fleet import Fleet, as_fleet
 
 
 @single_threaded
-def evaluate(fleet: Fleet | Sequence[FiniteMDP], algo: FedSARSA, theta: ArrayLike) -> xr.Dataset:
+def evaluate(
+    fleet: Fleet | Sequence[FiniteMDP], algo: FedSARSA, theta: ArrayLike, greedy: bool = False
+) -> xr.Dataset:
     """Every agent's exact return under the policy Gamma(theta), beside its own optimum.
 
     Parameters
@@ -29,6 +31,9 @@ def evaluate(fleet: Fleet | Sequence[FiniteMDP], algo: FedSARSA, theta: ArrayLik
         Its features and its policy count.
     theta : (d,) or (N, d)
         One parameter for all agents, or one per agent.
+    greedy : bool
+        Take the best action, ties broken as ``algo.policy`` does; otherwise act by that policy, as in
+        training.
 
     Returns
     -------
@@ -50,16 +55,19 @@ def evaluate(fleet: Fleet | Sequence[FiniteMDP], algo: FedSARSA, theta: ArrayLik
     >>> theta = fs.theory.fixed_point(fleet[0], algo.features, algo.policy)
     >>> fs.evaluate(fleet, algo, theta).gap.values.round(2)
     array([0.62, 0.79])
+    >>> fs.evaluate(fleet, algo, theta, greedy=True).gap.values.round(2)
+    array([0.21, 0.46])
     """
     fleet, algo = as_fleet(fleet), checked(algo)
     features = algo.feature_map(fleet)
+    acting = greedy_as(algo.policy) if greedy else algo.policy
     parameters = _checks.labelled("theta", theta, [("d",), ("agent", "d")])
     if parameters.shape not in {(features.dim,), (len(fleet), features.dim)}:
         raise ValueError(
             f"theta must have shape ({features.dim},) or ({len(fleet)}, {features.dim}), "
             f"got {parameters.shape}"
         )
-    each = [improvement(algo.policy, features, own) for own in np.atleast_2d(parameters)]
+    each = [improvement(acting, features, own) for own in np.atleast_2d(parameters)]
     return returns_of(fleet, each[0] if parameters.ndim == 1 else np.array(each))
 
 

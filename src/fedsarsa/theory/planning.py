@@ -20,6 +20,7 @@ from fedsarsa.theory.planning_problem import (
     verdicts,
 )
 from fedsarsa.theory.prediction import noted, predict
+from fedsarsa.theory.return_gaps import error_for_gap
 from fedsarsa.worlds.fleet import Fleet, as_fleet
 
 MOST_STEPS = 1_000_000
@@ -44,6 +45,8 @@ class Plan:
         Steps T per agent, synchronisations, and parameters sent by all agents together.
     error : float
         The predicted error after ``steps``, at most ``target``.
+    gap : float or None
+        The mean return gap for which ``target`` is the error that is allowed, if one was given.
     warnings : tuple of str
         Why the prediction of this setting may be off; empty when all is well.
     choices : xarray.Dataset over ``agents`` and ``step_size``
@@ -65,6 +68,7 @@ class Plan:
     warnings: tuple[str, ...]
     choices: xr.Dataset
     verdicts: xr.Dataset
+    gap: float | None = None
 
     @property
     def rounds(self) -> int:
@@ -84,7 +88,9 @@ class Plan:
 
     def __str__(self) -> str:
         lines = [
-            f"To reach a mean squared error of {self.target:g}:",
+            f"To reach a mean squared error of {self.target:.4g}"
+            + ("" if self.gap is None else f", at which greedy returns are {self.gap:g} below the optimum")
+            + ":",
             f"  agents N            {self.agents}",
             f"  local steps K       {self.sync_every}",
             f"  step size           {self.step_size:g}",
@@ -95,8 +101,12 @@ class Plan:
             "  N       steps to target   least error        bias",
         ]
         for row in self.choices.min("step_size").to_dataframe().itertuples():
-            steps = "never" if np.isinf(row.steps) else f"{row.steps:.0f}"
-            lines.append(f"  {row.Index:<7d} {steps:>15}   {row.least_error:11.4g} {row.bias:11.4g}")
+            steps, least = "never" if np.isinf(row.steps) else f"about {row.steps:.0f}", row.least_error
+            chosen = row.Index == self.agents
+            if chosen:  # predicted in full, with its K; the others to first order, with K = 1
+                steps, least = f"{self.steps}", min(least, self.error)
+            mark = "   this plan" if chosen else ""
+            lines.append(f"  {row.Index:<7d} {steps:>15}   {least:11.4g} {row.bias:11.4g}{mark}")
         lines += ["", f"  After {self.steps} samples each, errors to the agent's own fixed point:"]
         lines.append("  agent   federated       alone   verdict")
         for row in self.verdicts.to_dataframe().itertuples():
@@ -110,8 +120,9 @@ class Plan:
 def plan(
     fleet: Fleet,
     algo: FedSARSA,
-    target: float,
+    target: float | None = None,
     *,
+    gap: float | None = None,
     reference: ArrayLike | None = None,
     most_steps: int = MOST_STEPS,
     agents: Sequence[int] | None = None,
@@ -131,8 +142,12 @@ def plan(
         The agents' worlds.
     algo : FedSARSA
         Features, policy and weights; its step size and K are what the plan chooses.
-    target : float
+    target : float, optional
         Mean of ||theta-bar_T - reference||^2 to reach.
+    gap : float, optional
+        Return gap to reach, instead of a target: how far the agents' mean discounted return may be below
+        their optimum, when they act greedily by the central parameter. It is turned into the error that costs
+        as much when parameters are as likely off in every direction.
     reference : (d,), optional
         Agent 0's fixed point unless given.
     most_steps : int
@@ -153,7 +168,7 @@ def plan(
     Raises
     ------
     ValueError
-        No setting reaches the target; the message names the least error that one does reach.
+        No setting reaches the target or the gap; the message names the least that one does reach.
 
     Examples
     --------
@@ -164,7 +179,8 @@ def plan(
     True
     """
     fleet, algo = as_fleet(fleet), plain(algo)
-    target = _checks.positive("target", target)
+    if (target is None) == (gap is None):
+        raise ValueError(f"expected either target or gap, got {target!r} and {gap!r}")
     most_steps = _checks.integer("most_steps", most_steps, least=1)
     if _checks.number("slack", slack) < 0:
         raise ValueError(f"slack must be at least 0, got {slack!r}")
@@ -174,6 +190,10 @@ def plan(
     given = None if reference is None else _checks.vector("reference", reference, dim)
     problem, said = noted(planning_problem, fleet, algo, given)
     before = float(((problem.start - problem.reference) ** 2).sum())
+    if gap is not None:
+        gap = _checks.positive("gap", gap)
+        target = error_for_gap(fleet, algo, problem.reference, gap, before)
+    target = _checks.positive("target", target)
     if before <= target:
         raise ValueError(f"target must be below the error before training, {before:.6g}, got {target:g}")
     sizes = candidate_steps(problem, step_sizes)
@@ -201,7 +221,7 @@ def plan(
     if best is not None:
         best = best._replace(warnings=(*said, *best.warnings))
         worth = verdicts(problem, best.sync_every, sizes, best.steps, most_steps)
-        return Plan(target, *best, table, worth)
+        return Plan(target, *best, table, worth, gap)
     least = table["least_error"].min("step_size").clip(max=before)
     best_row = int(np.argmin(least.values))
     if float(least[best_row]) <= target:
@@ -317,8 +337,12 @@ def _listed(name: str, values: Any, most: int) -> list[int]:
 def _verdict(row: Any, steps: int) -> str:
     """A verdict in words, from a row of the table, for an agent that stands at ``steps`` samples."""
     known = 0 < row.switch_steps < np.inf
-    until = f"an error of {row.switch_error:.3g} ({row.switch_steps:.0f} samples)" if known else ""
+    until = f"{row.switch_steps:.0f} samples (error {row.switch_error:.3g})" if known else ""
     if row.helps:
         later = known and row.switch_steps > steps
-        return f"federate until {until}, then personalise" if later else "federate"
-    return f"alone: own data win from {until} on" if known and row.switch_steps <= steps else "learn alone"
+        return (
+            f"gains by federating up to {until}, then should go on alone" if later else "gains by federating"
+        )
+    if known and row.switch_steps <= steps:
+        return f"gained up to {until}; its own data are better now"
+    return "is better off alone"

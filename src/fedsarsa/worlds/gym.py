@@ -320,7 +320,7 @@ class GymFleet(ContinuousFleet, Sequence[GymWorld]):
         --------
         >>> import fedsarsa as fs
         >>> fs.GymFleet.make("Pendulum-v1", agents=2, vary={"g": (8.0, 11.0)}, seed=1)
-        GymFleet(Pendulum-v1(g=9.9278), Pendulum-v1(g=10.681), agents=2, discount=0.99)
+        GymFleet(Pendulum-v1(g=9.447), Pendulum-v1(g=10.633), agents=2, discount=0.99)
         """
         vary, spread = varied.checked(vary, spread)
         count = varied.count(agents, vary)
