@@ -11,7 +11,7 @@ import fedsarsa as fs
 
 STEPS = int(sys.argv[1]) if len(sys.argv) > 1 else 500_000
 
-# Where landers are most of the time: x, y, their speeds, the angle and its speed, two legs. Others are clipped.
+# Where landers are most of the time: x, y, their speeds, the angle and its speed, two legs.
 LOW = (-1.0, -0.3, -1.5, -1.8, -1.0, -2.0, 0.0, 0.0)
 HIGH = (1.0, 1.6, 1.5, 0.6, 1.0, 2.0, 1.0, 1.0)
 
@@ -30,7 +30,8 @@ algo = fs.FedSARSA(
 
 def report(name, theta):
     returns = fs.rollouts(fleet, algo, theta, episodes=10).mean_return
-    print(f"{name}: greedy return {float(returns.mean()):.0f}, by agent {returns.values.round().tolist()}", flush=True)
+    by_agent = returns.values.round().tolist()
+    print(f"{name}: greedy return {float(returns.mean()):.0f}, by agent {by_agent}", flush=True)
     return float(returns.mean())
 
 

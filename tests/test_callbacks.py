@@ -185,7 +185,9 @@ def test_weights_and_biases_gets_numbers_and_steps():
 
 def test_tensorboard_writes_event_files(tmp_path):
     pytest.importorskip("tensorboardX")
-    small().train(fleet(), 10, runs=1, callback=fs.callbacks.TensorBoard(tmp_path))
+    board = fs.callbacks.TensorBoard(tmp_path)
+    small().train(fleet(), 10, runs=1, callback=board)
+    board.close()
     (written,) = tmp_path.iterdir()
     content = written.read_bytes()
     assert b"drift" in content

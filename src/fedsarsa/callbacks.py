@@ -207,7 +207,10 @@ class TensorBoard:
         """Write the record's metrics."""
         for name, value in event.metrics.items():
             self.writer.add_scalar(name, value, event.t)
-        self.writer.flush()
+
+    def close(self) -> None:
+        """Write what is not yet on disk; tensorboardX does so now and then, and when the process ends."""
+        self.writer.close()
 
 
 class WeightsAndBiases:
