@@ -196,7 +196,7 @@ class TensorBoard:
 
     def __init__(self, folder: str | Path) -> None:
         try:
-            from tensorboardX import SummaryWriter  # type: ignore[import-not-found,unused-ignore]
+            from tensorboardX import SummaryWriter
         except ImportError as error:
             raise ImportError(
                 "TensorBoard needs tensorboardX: pip install 'fedsarsa[tensorboard]'"
