@@ -55,7 +55,7 @@ def overhead(steps: int, agents: int = AGENTS, own: bool = False) -> float:
     fleet = fs.GymFleet([fs.GymWorld("CartPole-v1")] * agents)
     algo = algorithm(SETTINGS["CartPole"][1], fs.control.CartPole().bounds)
     if own:
-        algo = replace(algo, features=layer, step_size=0.1)
+        algo = replace(algo, features=fs.FunctionFeatures(layer), step_size=0.1)
     algo.train(fleet, 10, runs=1)
     episodes = 0
 

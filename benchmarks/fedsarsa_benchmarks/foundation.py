@@ -22,6 +22,18 @@ def cost(fleet: fs.Fleet, steps: int, runs: int, threads: int = 2, features: obj
     return per_step(train, steps, runs * len(fleet)) * 1e9
 
 
+def callback_cost(steps: int, repeats: int = 15) -> float:
+    """What a callback that does nothing adds to a training's processor time; records every 100 steps."""
+    fleet, algo, times = fs.paper.fleet(20), fs.FedSARSA(), ([], [])  # type: ignore[var-annotated]
+    for _ in range(repeats):  # in turn: what disturbs the one disturbs the other
+        for callback, taken in zip((None, lambda _: None), times, strict=True):
+            begun = time.process_time()
+            algo.train(fleet, steps, 10, threads=2, record_every=10, callback=callback)
+            taken.append(time.process_time() - begun)
+    without, told = map(min, times)
+    return float(told / without - 1)
+
+
 def measure(quick: bool = False) -> list[Result]:
     """Every number of the foundation, in order."""
     scale = 10 if quick else 1
@@ -48,6 +60,9 @@ def measure(quick: bool = False) -> list[Result]:
     table = np.random.default_rng(0).normal(size=(100, 100, 25))
     dense = cost(fleet, 400 // scale, 20, threads=1, features=fs.TabularFeatures(table, normalise=True))
     results.append(at_most("dense features, d = 25, one thread", dense / 1000, " us per agent-step", 2))
+
+    share = callback_cost(200_000 // scale)
+    results.append(at_most("a callback that does nothing, ten runs", 100 * share, " %", 1))
 
     begun = time.perf_counter()
     _child("fs.FedSARSA().train(fs.paper.fleet(20), steps=10, runs=1)")

@@ -74,9 +74,12 @@ class _AddressCall(_Piece):
         import numba
         from llvmlite import ir
         from numba.core.extending import intrinsic
-        from numba.np.arrayobj import make_array
+        from numba.np import arrayobj
 
-        @intrinsic  # type: ignore[untyped-decorator]
+        make_array: Any = arrayobj.make_array
+        marked: Any = intrinsic
+
+        @marked
         def call(_: Any, address: Any, inputs: Any, outputs: Any) -> Any:
             def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
                 pointers = [

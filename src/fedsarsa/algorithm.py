@@ -407,9 +407,17 @@ def checked(algo: Any) -> FedSARSA:
     return _checks.instance("algo", algo, FedSARSA, "a FedSARSA")
 
 
-def plain(algo: Any) -> FedSARSA:
-    """``algo`` if it is a FedSARSA that takes the steps and the mean of Algorithm ``alg``, as theory asks."""
-    if checked(algo).server is not None:
+def plain(algo: Any, sampled: bool = False) -> FedSARSA:
+    """``algo`` if it is a FedSARSA that takes the steps and the mean of Algorithm ``alg``, as theory asks.
+
+    With ``sampled``, a round may also ask some of the agents alone, and the server may add noise.
+    """
+    if checked(algo).participation < 1 and not (sampled and algo.weights is None):
+        wanted = "weights must be None with participation" if sampled else "participation must be 1"
+        raise ValueError(f"{wanted} here, got participation {algo.participation:g}")
+    if algo.faults is not None:
+        raise ValueError(f"faults must be None here, as no theory follows them, got {algo.faults!r}")
+    if algo.server is not None and not (sampled and isinstance(algo.server, servers.PrivateMean)):
         raise ValueError(
             f"server must be the mean here, of which alone the theory speaks, got {algo.server!r}"
         )

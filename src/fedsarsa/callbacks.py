@@ -196,7 +196,7 @@ class TensorBoard:
 
     def __init__(self, folder: str | Path) -> None:
         try:
-            from tensorboardX import SummaryWriter  # type: ignore[import-not-found,unused-ignore]
+            from tensorboardX import SummaryWriter
         except ImportError as error:
             raise ImportError(
                 "TensorBoard needs tensorboardX: pip install 'fedsarsa[tensorboard]'"
@@ -207,7 +207,10 @@ class TensorBoard:
         """Write the record's metrics."""
         for name, value in event.metrics.items():
             self.writer.add_scalar(name, value, event.t)
-        self.writer.flush()
+
+    def close(self) -> None:
+        """Write what is not yet on disk; tensorboardX does so now and then, and when the process ends."""
+        self.writer.close()
 
 
 class WeightsAndBiases:

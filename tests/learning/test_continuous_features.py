@@ -214,7 +214,7 @@ def test_observations_need_a_width(low, high):
 
 
 def test_random_fourier_features_are_about_half_a_gaussian_kernel():
-    """With n functions the error of phi(x)'phi(y) is about 1 / sqrt(2 n): 0.005 here; 6 of them are allowed."""
+    """With n functions the error of phi(x)'phi(y) is about 1 / sqrt(2 n), 0.005 here: six are allowed."""
     width, inputs = 0.2, 3
     basis = fs.RandomFourier(20_000, width, seed=1).on_box(inputs)
     rng = np.random.default_rng(0)

@@ -21,6 +21,7 @@ from fedsarsa.experiments.section import (
     unless_given,
 )
 from fedsarsa.federation import servers
+from fedsarsa.federation.participation import Faults
 from fedsarsa.federation.servers.consensus import GRAPHS
 from fedsarsa.learning import policies
 from fedsarsa.learning.actions import GridActions, RandomActions
@@ -63,6 +64,11 @@ class TabularSection(DerivedSection):
             return TabularFeatures(table, **self.arguments(folder))
         except (TypeError, ValueError) as error:
             raise ValueError(f"file: {self.file}: {error}") from None
+
+
+@keys_of(Faults)
+class FaultsSection(DerivedSection):
+    """Agents that are absent, late or lie."""
 
 
 FEATURES = sections(
@@ -111,6 +117,7 @@ SETTING_TYPES = TOML_TYPES | {
     "radius": Annotated[float | None, BeforeValidator(lambda value: None if value == "none" else value)],
     "server": table_of(SERVERS, DEFAULT.rule) | None,
     "actions": table_of(ACTIONS) | None,
+    "faults": FaultsSection | None,
     "behaviour": Annotated[by_shape({"fixed": FIXED, LIST: list[FIXED]}), unless_given("fixed")] | None,  # type: ignore[valid-type]
 }
 DEFAULT_TABLES = {

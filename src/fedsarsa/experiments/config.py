@@ -25,7 +25,7 @@ def check_engine(name: str) -> str:
     return name
 
 
-@keys_of(FedSARSA.train, without=["self", "fleet", "theta0", "progress", "checkpoint"])
+@keys_of(FedSARSA.train, without=["self", "fleet", "theta0", "progress", "checkpoint", "callback"])
 class Training(DerivedSection):
     """How long, how often, with which random numbers."""
 

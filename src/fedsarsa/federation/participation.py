@@ -9,6 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -92,6 +93,13 @@ def taking_part(problem: "Problem", begun: int, present: Present = None) -> Pres
     """Who takes part in the round that begins at step ``begun``, (R, N), of those who are ``present``."""
     if not problem.partial:
         return present
+    counted = _counted(problem, begun)
+    return counted if present is None else counted & present
+
+
+@lru_cache(maxsize=4)  # engines ask several times in a round
+def _counted(problem: "Problem", begun: int) -> NDArray[np.bool]:
+    """Who is asked and not absent, (R, N)."""
     assert problem.sync_every is not None
     number, everybody = begun // problem.sync_every + 1, np.arange(problem.agents)
     counted = np.zeros((problem.runs, problem.agents), np.bool)
@@ -100,7 +108,8 @@ def taking_part(problem: "Problem", begun: int, present: Present = None) -> Pres
         if problem.faults.absent > 0:
             rng = np.random.default_rng([problem.seed, number, run, ABSENCE])
             counted[run] &= rng.random(problem.agents) >= problem.faults.absent
-    return counted if present is None else counted & present
+    counted.setflags(write=False)
+    return counted
 
 
 def sent(problem: "Problem", before: Floats, theta: Floats) -> Floats:

@@ -171,11 +171,12 @@ def _callable(function: Any, inputs: int, size: int) -> Any:
     """A C function of two pointers, to an observation and to where its features go; kept alive here."""
     import numba
 
-    pointer = numba.types.CPointer(numba.float64)  # type: ignore[no-untyped-call]
+    namespace: Any = numba
+    carray, pointer = namespace.carray, namespace.types.CPointer(numba.float64)
 
     def call(x: Any, out: Any) -> None:
-        values = function(numba.carray(x, (1, inputs)))
-        place = numba.carray(out, (size,))
+        values = function(carray(x, (1, inputs)))
+        place = carray(out, (size,))
         for j in range(size):
             place[j] = values[0, j]
 

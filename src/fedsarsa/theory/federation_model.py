@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from fedsarsa._checks import Floats
 from fedsarsa.federation.problem import Problem
+from fedsarsa.federation.servers import PrivateMean
 from fedsarsa.theory.action_classes import Classes, Dynamics, classes, dynamics
 from fedsarsa.theory.affine import Affine, DivergenceError, mean_spread
 from fedsarsa.theory.gaussian_averages import average, projected
@@ -58,7 +59,11 @@ class AgentGroups:
     weight : (m,)
         The server's weight of one such agent.
     total, square : (m,)
-        Sum of the weights of these agents, and of their squares.
+        Sum of the weights of these agents, and of their mean squares: an agent that takes part in n / N of
+        the rounds has a weight of 1 / n there.
+    sampling : float
+        What the agents' covariance around their mean is multiplied by, where a round samples some of them:
+        (1 / n - 1 / N) N / (N - 1), the variance of a mean of n out of N.
     """
 
     world: NDArray[np.int64]
@@ -66,21 +71,34 @@ class AgentGroups:
     weight: Floats
     total: Floats
     square: Floats
+    sampling: float = 0.0
 
-    def average(self, local: Affine) -> Affine:
-        """The server's average of agents that follow the map of their group."""
+    def average(self, local: Affine, theta: Floats | None = None) -> Affine:
+        """The server's average of agents that follow the map of their group.
+
+        Where some are sampled, that adds noise, which is taken at ``theta`` (d,).
+        """
         M, Q = np.tensordot(self.total, local.M, 1), np.tensordot(self.square, local.Q, 1)
+        if self.sampling and theta is not None:
+            ends = local.M @ theta + local.c
+            apart = ends - self.total @ ends
+            Q = Q + self.sampling * (self.total[:, None] * apart).T @ apart
         return Affine(M, self.total @ local.c, Q)
 
 
-def agent_groups(world_of: NDArray[np.int64], schedule_of: NDArray[np.int64], weights: Floats) -> AgentGroups:
-    """Group the agents of a fleet."""
+def agent_groups(
+    world_of: NDArray[np.int64], schedule_of: NDArray[np.int64], weights: Floats, asked: int | None = None
+) -> AgentGroups:
+    """Group the agents of a fleet, of whom a round asks some, or all."""
     found: dict[tuple[int, int, float], int] = {}
     for key in zip(world_of.tolist(), schedule_of.tolist(), weights.tolist(), strict=True):
         found[key] = found.get(key, 0) + 1
     world, schedule, weight = (np.array(column) for column in zip(*found, strict=True))
-    count = np.array(list(found.values()))
-    return AgentGroups(world, schedule, weight, count * weight, count * weight**2)
+    count, agents = np.array(list(found.values())), len(weights)
+    if asked is None or asked == agents:
+        return AgentGroups(world, schedule, weight, count * weight, count * weight**2)
+    rise, sampling = agents / asked, (1 / asked - 1 / agents) * agents / (agents - 1)
+    return AgentGroups(world, schedule, weight * rise, count * weight, count * weight**2 * rise, sampling)
 
 
 class Block(NamedTuple):
@@ -130,6 +148,8 @@ class FederationModel:
         Whether steps have noise; without it agents take their mean-path semi-gradients.
     averaged : bool
         Whether worlds are averaged over the spread of a parameter where that counts, or taken at its mean.
+    added : float
+        Variance that the server adds to every parameter after a round.
     """
 
     classes: Classes
@@ -139,6 +159,7 @@ class FederationModel:
     radius: float | None = None
     noisy: bool = True
     averaged: bool = True
+    added: float = 0.0
 
     def linearised(self, theta: Floats) -> dict[int, Linearisation]:
         """Every world that an agent is in, at a parameter (d,)."""
@@ -226,9 +247,15 @@ class FederationModel:
 
         ``alpha`` and ``square`` (m,) are the means of the step sizes and of their squares over the round.
         """
-        first, *others = (_local(block, alpha, square).power(block.steps) for block in node.blocks)
-        central = self.groups.average(reduce(Affine.then, others, first))
+        central = self.groups.average(self.local_round(node, alpha, square), node.blocks[0].theta[0])
+        if self.added:
+            central = replace(central, Q=central.Q + self.added * np.eye(len(central.c)))
         return central if node.projection is None else central.then(node.projection)
+
+    def local_round(self, node: Node, alpha: Floats, square: Floats) -> Affine:
+        """The local steps of a round around a node, of every group."""
+        first, *others = (_local(block, alpha, square).power(block.steps) for block in node.blocks)
+        return reduce(Affine.then, others, first)
 
 
 def federation_model(problem: Problem) -> FederationModel:
@@ -236,7 +263,9 @@ def federation_model(problem: Problem) -> FederationModel:
     (fleet, features), agents = problem.finite_worlds, problem.agents
     weights = np.full(agents, 1 / agents) if problem.sync_every is None else problem.weights
     kinds = classes(features, problem.policy, fleet.states, fleet.actions)
-    groups = agent_groups(fleet.world_of, problem.schedule_of, weights)
+    groups = agent_groups(
+        fleet.world_of, problem.schedule_of, weights, problem.asked if problem.partial else None
+    )
     largest = int((WORK / len(groups.world)) ** (1 / 3) + 1e-9)
     if problem.features.dim > largest:
         raise ValueError(
@@ -246,7 +275,11 @@ def federation_model(problem: Problem) -> FederationModel:
     # Averaging one agent is the identity: without projections its K means nothing.
     period = problem.sync_every if problem.sync_every and (agents > 1 or problem.radius) else 1
     radius = problem.radius if problem.sync_every else None
-    return FederationModel(kinds, [dynamics(world, kinds) for world in fleet.worlds], groups, period, radius)
+    worlds, rule = [dynamics(world, kinds) for world in fleet.worlds], problem.server
+    added = rule.deviation(problem.asked or agents) ** 2 if isinstance(rule, PrivateMean) else 0.0
+    if added:
+        period = problem.sync_every or 1
+    return FederationModel(kinds, worlds, groups, period, radius, added=added)
 
 
 def limiting_step_sizes(problem: Problem, schedule: NDArray[np.int64]) -> tuple[Floats, Floats]:

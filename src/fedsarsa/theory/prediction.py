@@ -26,7 +26,9 @@ from fedsarsa import _checks
 from fedsarsa._blas import single_threaded
 from fedsarsa._checks import Floats
 from fedsarsa.algorithm import FedSARSA, plain
-from fedsarsa.theory.federation_model import federation_model
+from fedsarsa.federation.problem import Problem
+from fedsarsa.federation.servers import PrivateMean
+from fedsarsa.theory.federation_model import FederationModel, federation_model
 from fedsarsa.theory.fixed_points import fixed_point
 from fedsarsa.theory.predicted_moments import PredictedMoments, predict_moments
 from fedsarsa.theory.prediction_warnings import (
@@ -38,6 +40,7 @@ from fedsarsa.theory.prediction_warnings import (
 )
 from fedsarsa.theory.roots import MeanField
 from fedsarsa.theory.smoothness import require_smooth
+from fedsarsa.theory.trajectory import width
 from fedsarsa.worlds.fleet import Fleet, as_fleet
 
 T = TypeVar("T")
@@ -170,7 +173,7 @@ def predict(
     >>> fs.theory.predict(fs.paper.fleet(2, 0.5, 0.5, states=10, actions=10), fs.FedSARSA(), 2000)
     Prediction(t = 0 .. 2000, mse 1480 -> 505.6, floor 30.02 with bias 29.58)
     """
-    fleet, algo = as_fleet(fleet), plain(algo)
+    fleet, algo = as_fleet(fleet), plain(algo, sampled=True)
     problem = algo.problem(fleet, steps, runs=1, seed=0)
     dim = problem.features.dim
     start = np.zeros(dim) if theta0 is None else _checks.vector("theta0", theta0, dim)
@@ -208,6 +211,7 @@ def predict(
             projected=moments.projected,
             confirmed=moments.confirmed,
             settled=moments.settled,
+            reach=_reach(problem, model, start, moments.point),
         ),
     )
     for reason in reasons:
@@ -226,6 +230,21 @@ def predict(
         warnings=reasons,
         flow=moments.flow,
     )
+
+
+def _reach(problem: Problem, model: FederationModel, *points: Floats) -> float:
+    """How far agents go in a round, in clips of a private mean: at most, with two standard deviations."""
+    if not isinstance(problem.server, PrivateMean):
+        return 0.0
+    alpha = problem.step_sizes(0, 1)[:, 0][model.groups.schedule]
+    longest = 0.0
+    for theta in points:
+        node = model.node(theta, np.zeros((len(theta), len(theta))), alpha)
+        ends = model.local_round(node, alpha, alpha**2)
+        way = np.linalg.norm(ends.M @ theta + ends.c - theta, axis=1)
+        noise = max(width(Q) for Q in ends.Q)
+        longest = max(longest, float(way.max()) + 2 * noise)
+    return longest / problem.server.clip
 
 
 def _between(moments: PredictedMoments, times: NDArray[np.int64], curve: Floats) -> Floats:

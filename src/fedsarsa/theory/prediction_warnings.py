@@ -67,11 +67,12 @@ def notes(
     projected: float,
     confirmed: bool = False,
     settled: bool = True,
+    reach: float = 0.0,
 ) -> Iterator[str]:
     """A sentence for every reason why the prediction may be off.
 
-    ``step`` is the `largest_step`, ``variable`` the largest share of the error that is variance; the others
-    are those of ``PredictedMoments``.
+    ``step`` is the `largest_step`, ``variable`` the largest share of the error that is variance, ``reach``
+    how far agents go in a round, in clips of a private mean; the others are those of ``PredictedMoments``.
     """
     off = "and the prediction may be off by more than 10%"
     gaussian = (
@@ -116,6 +117,11 @@ def notes(
             f"the central parameter is projected on the ball of radius {problem.radius:g} with a probability "
             f"of up to {projected:.2g}, and noise makes up to {variable:.0%} of the error: projected "
             f"noise is taken for a Gaussian, {off}"
+        )
+    if reach > 1:
+        yield (
+            f"agents go up to {reach:.2g} clips in a round: what the server clips is not part of the "
+            f"prediction, {off}"
         )
     if not settled:
         yield (
