@@ -174,11 +174,11 @@ def test_long_rounds_do_not_make_every_reply_believable(tmp_path):
     examiner = checks.Examiner(settings, "one", 1, np.zeros(6))
     assert min(examiner.bounds) == np.inf
     assert examiner.ceilings == [12.5] * 3  # R / (1 - gamma) = 10 / 0.8
-    examiner._theta(np.full(6, 12.5).tobytes(), 0)
+    examiner._theta(np.full(6, 12.5), 0)
     with pytest.raises(
         checks.RejectedError, match=r"it has a parameter of 12\.6; honest steps give at most 12\.5"
     ):
-        examiner._theta(np.full(6, 12.6).tobytes(), 0)
+        examiner._theta(np.full(6, 12.6), 0)
     unbounded = changed(tmp_path, "", text.replace("step_size = [0.1, 0.2, 0.05]", "step_size = 1.5"))
     assert checks.Examiner(unbounded, "one", 1, np.zeros(6)).ceilings == [np.inf]
 
@@ -277,4 +277,4 @@ def test_what_overflows_is_turned_away_where_the_bound_keeps_nobody_out(server, 
     assert [line["agents"] for line in lines[1:]] == [[0, 1, 2], [0, 2], [0, 2]]
     large = "its parameters are too large: the square of their norm overflows"
     assert all(line["rejected"] == {"agent 1": large} for line in lines[2:])
-    examiner._theta(np.full(6, 1e153).tobytes(), 1)
+    examiner._theta(np.full(6, 1e153), 1)
