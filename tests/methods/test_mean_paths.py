@@ -5,7 +5,7 @@ import pytest
 
 import fedsarsa as fs
 from fedsarsa.federation.servers import Context
-from fedsarsa.methods.prediction import each_operators
+from fedsarsa.methods.policy_evaluation import each_operators
 
 AGENTS, S, A = 4, 6, 3
 rng = np.random.default_rng(5)

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from fedsarsa import _checks
-from fedsarsa.engines.first_directions import OpeningEngine, probing
+from fedsarsa.engines.opened_rounds import OpeningEngine, probing
 from fedsarsa.federation.engine import Engine
 from fedsarsa.federation.problem import Problem
 from fedsarsa.learning.targets import ALL_PAIRS, OWN_CHAIN

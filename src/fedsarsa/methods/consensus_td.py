@@ -12,7 +12,7 @@ from fedsarsa.federation.servers import Consensus
 from fedsarsa.federation.servers.consensus import RING
 from fedsarsa.learning.targets import SHARED_CHAIN, Step
 from fedsarsa.methods.method import Communication
-from fedsarsa.methods.prediction import Prediction, each_operators, late_steps
+from fedsarsa.methods.policy_evaluation import Prediction, each_operators, late_steps
 from fedsarsa.methods.setting import mean_root
 from fedsarsa.worlds.fleet import Fleet, as_fleet
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from fedsarsa.federation.servers import MeanDirection, Server
-from fedsarsa.methods.prediction import PredictionInRounds
+from fedsarsa.methods.policy_evaluation import PredictionInRounds
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from fedsarsa.federation.servers import FirstDirections, Server
 from fedsarsa.methods.method import Communication
-from fedsarsa.methods.prediction import PredictionInRounds
+from fedsarsa.methods.policy_evaluation import PredictionInRounds
 
 
 @dataclass(frozen=True, eq=False)

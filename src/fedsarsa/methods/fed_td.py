@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from fedsarsa._checks import Floats
 from fedsarsa.federation.servers import Mean, Server, ServerStep
-from fedsarsa.methods.prediction import PredictionInRounds
+from fedsarsa.methods.policy_evaluation import PredictionInRounds
 from fedsarsa.theory.round_limits import round_limit
 from fedsarsa.worlds.fleet import Fleet, as_fleet
 

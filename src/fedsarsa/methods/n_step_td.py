@@ -13,7 +13,7 @@ from fedsarsa.federation.servers import Mean
 from fedsarsa.learning.features import Aggregation
 from fedsarsa.learning.policies import FixedPolicy
 from fedsarsa.learning.targets import Step, behaviours
-from fedsarsa.methods.prediction import PredictionInRounds, each_operators, late_steps, rest_point
+from fedsarsa.methods.policy_evaluation import PredictionInRounds, each_operators, late_steps, rest_point
 from fedsarsa.theory.stationary import stationary_distribution
 from fedsarsa.worlds.finite import FiniteMDP
 from fedsarsa.worlds.fleet import Fleet, as_fleet

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from fedsarsa._checks import Floats
 from fedsarsa.methods.method import Communication
-from fedsarsa.methods.prediction import Prediction
+from fedsarsa.methods.policy_evaluation import Prediction
 from fedsarsa.theory.round_limits import round_limit
 from fedsarsa.worlds.fleet import Fleet, as_fleet
 

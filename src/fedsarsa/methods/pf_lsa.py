@@ -7,7 +7,7 @@ import numpy as np
 
 from fedsarsa._checks import Floats
 from fedsarsa.federation.servers import Server, SharedDirections
-from fedsarsa.methods.prediction import Prediction, each_operators
+from fedsarsa.methods.policy_evaluation import Prediction, each_operators
 from fedsarsa.worlds.fleet import Fleet
 
 

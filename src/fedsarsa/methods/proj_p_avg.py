@@ -10,7 +10,7 @@ from fedsarsa import _checks
 from fedsarsa._checks import Floats
 from fedsarsa.federation.problem import Problem
 from fedsarsa.learning.step_sizes import StepSize
-from fedsarsa.methods.planning import Model, Planning
+from fedsarsa.methods.planner import Model, Planning
 from fedsarsa.theory.common_policy import project_rows
 
 

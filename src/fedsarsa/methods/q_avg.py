@@ -9,7 +9,7 @@ from fedsarsa import _checks
 from fedsarsa._checks import Floats
 from fedsarsa.learning.policies import Greedy
 from fedsarsa.learning.step_sizes import ConstantStep, StepSize, schedules
-from fedsarsa.methods.planning import Model, Planning
+from fedsarsa.methods.planner import Model, Planning
 from fedsarsa.theory.optimal_values import optimal_values
 from fedsarsa.worlds.fleet import Fleet, as_fleet
 

@@ -8,7 +8,7 @@ from scipy.special import softmax
 from fedsarsa import _checks
 from fedsarsa._checks import Floats
 from fedsarsa.learning.step_sizes import StepSize
-from fedsarsa.methods.planning import Model, Planning
+from fedsarsa.methods.planner import Model, Planning
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,7 @@ from fedsarsa.federation.history import History
 from fedsarsa.learning.features import FiniteFeatures
 from fedsarsa.learning.policies import Greedy, Policy, improvement
 from fedsarsa.methods import SARSA, Communication, FedQ, FedTD, OneShotTD
-from fedsarsa.methods.prediction import each_operators
+from fedsarsa.methods.policy_evaluation import each_operators
 from fedsarsa.worlds.fleet import Fleet
 
 NOTHING = Communication(0, 0, None)
