@@ -15,12 +15,12 @@ def cases(every: int) -> dict[str, Any]:
     settings: dict[str, Any] = {"sync_every": every}
     td: dict[str, Any] = {"features": FEATURES, "policy": POLICY, "step_size": 0.01}
     return {
-        "FedTD, server step 0.5": m.FedTD(server_step=0.5, ***td, **settings),
-        "NStepTD, n = 3": m.NStepTD(n=3, ***td, **settings),
-        "OneShotTD": m.OneShotTD(***td),
-        "SCAFFLSA": m.SCAFFLSA(***td, **settings),
-        "FedHSA": m.FedHSA(***td, **settings),
-        "DisSACC": m.DisSACC(***td, **settings),
+        "FedTD, server step 0.5": m.FedTD(server_step=0.5, **td, **settings),
+        "NStepTD, n = 3": m.NStepTD(n=3, **td, **settings),
+        "OneShotTD": m.OneShotTD(**td),
+        "SCAFFLSA": m.SCAFFLSA(**td, **settings),
+        "FedHSA": m.FedHSA(**td, **settings),
+        "DisSACC": m.DisSACC(**td, **settings),
         "FedQ, equal": m.FedQ(POLICY, 0.1, features=FEATURES, **settings),
         "FedQ, importance": m.FedQ(POLICY, 0.1, averaging="importance", features=FEATURES, **settings),
         "ScaffoldSARSA": m.ScaffoldSARSA(FEATURES, fs.Softmax(100.0), 0.01, **settings),
@@ -48,6 +48,6 @@ def measure(quick: bool = False) -> list[Result]:
         ]
     ours = cost(fs.FedSARSA(sync_every=1))
     td: Any = (FEATURES, POLICY, 0.01)
-    for name, method in {"PFLSA": m.PFLSA(**td), "ConsensusTD": m.ConsensusTD(**td)}.items():
+    for name, method in {"PFLSA": m.PFLSA(*td), "ConsensusTD": m.ConsensusTD(*td)}.items():
         results.append(at_most(f"{name} / FedSARSA, K = 1", cost(method) / ours, "x", 2))
     return results
