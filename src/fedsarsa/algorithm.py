@@ -364,8 +364,8 @@ class FedSARSA:
     def feature_map(self, world: AnyFleet | Sequence[FiniteMDP]) -> FeatureMap | BoxMap: ...
     def feature_map(self, world: AnyFleet | Sequence[FiniteMDP] | FiniteMDP) -> FeatureMap | BoxMap:
         """The features on a fleet of any kind, or on a finite world; also checks that the policy fits it."""
-        if isinstance(world, FiniteMDP):
-            return finite_features(self.features, self._fixed, self.actions, world)
+        if not isinstance(world, Sequence):  # one world with numbered states, which may be elsewhere
+            return finite_features(self.features, self._fixed, self.actions, world)  # type: ignore[arg-type]
         phi: FeatureMap | BoxMap = spaces(self.features, self._fixed, self.actions, any_fleet(world))[
             "features"
         ]

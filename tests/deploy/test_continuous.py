@@ -330,7 +330,7 @@ def test_configurations_that_cannot_work(tmp_path, text, old, new, message):
         ("actions = 2\naction_bounds = [-1.0, 1.0]", "either actions or action_bounds"),
         ("", "either actions or action_bounds"),
         ("high = [1.0, 2.0]\nactions = 2", r"fleet.high: expected 1 numbers, as in low, got 2"),
-        ("actions = 2\ndiscount = 1.5", "less than or equal to 1"),
+        ("actions = 2\ndiscount = 1.5", "expected at most 1"),
     ],
 )
 def test_remote_worlds_that_cannot_be(tmp_path, changes, message):

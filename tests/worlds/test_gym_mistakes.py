@@ -142,3 +142,18 @@ def test_options_vary_from_agent_to_agent():
     with pytest.raises(ValueError, match="spread must be 0 where no option is a float"):
         fs.GymFleet.make("Pendulum-v1", 3, spread=0.1)
     assert len({id(world) for world in fs.GymFleet.make("Pendulum-v1", 3)}) == 1
+
+
+def test_machines_are_not_moved_unasked():
+    moved = []
+
+    class Machine(Several):
+        def step(self, action):
+            moved.append(action)
+            return super().step(action)
+
+    worlds = [fs.GymWorld(Machine, reward=1.0)] * 2
+    assert len(fs.GymFleet(worlds, check=False)) == len(fs.GymFleet(worlds, processes=1)) == 2
+    assert not moved
+    assert len(fs.GymFleet(worlds)[:1]) == 1
+    assert len(moved) == 1  # once for the fleet, and not again for a part of it

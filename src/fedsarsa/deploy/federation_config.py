@@ -169,6 +169,8 @@ class Federation:
         self.server, self.training = deployment.server, deployment.training
         self.deadline = Deadline(self.server.deadline)
         self.algorithm = ours(deployment.algorithm.build(), "a deployment")
+        if isinstance(section, GymSection):  # no step of a machine before its agent takes part
+            section = section.model_copy(update={"check": False})
         known: Any = section.build(folder)
         remote = section.kind in {"remote", "remote-continuous"}
         self.worlds: AnyFleet | None = None if remote else known

@@ -97,7 +97,10 @@ def _expected(problems: list[Any]) -> str:
 
 def _plain(context: dict[str, Any]) -> dict[str, Any]:
     """Return numbers as people write them: 2, not 2.0."""
-    return {name: f"{one:g}" if isinstance(one, float) else one for name, one in context.items()}
+    return {
+        name: int(one) if isinstance(one, float) and one.is_integer() else one
+        for name, one in context.items()
+    }
 
 
 def _keys(place: tuple[Any, ...], whole: type[Section]) -> list[str]:

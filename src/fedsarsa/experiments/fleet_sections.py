@@ -223,7 +223,7 @@ class Environments(DerivedSection):
 
 @keys_of(
     GymFleet.make,
-    without=["make_env", "discount", "processes", "vector"],
+    without=["make_env", "discount", "processes", "vector", "check"],
     toml_types=VARY | {"wrappers": list[str | dict[str, Any]]},
     defaults={"vary": {}, "wrappers": []},
 )

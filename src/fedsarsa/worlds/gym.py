@@ -192,6 +192,10 @@ class GymFleet(ContinuousFleet, Sequence[GymWorld]):
     vector : bool
         Step agents with the same id and options as one vector environment, for ids that register one. An
         agent then pauses for a step after every episode, in which its environment resets.
+    check : bool
+        Let one environment of each kind take a step, to see that rewards are one number. Not done where
+        ``processes`` are asked for, whose environments may crash; set it to False where a step moves
+        machines.
 
     Raises
     ------
@@ -219,6 +223,7 @@ class GymFleet(ContinuousFleet, Sequence[GymWorld]):
         discount: float = 0.99,
         processes: int | None = None,
         vector: bool = False,
+        check: bool = True,
     ) -> None:
         self.worlds = list(worlds)
         if not self.worlds:
@@ -242,7 +247,7 @@ class GymFleet(ContinuousFleet, Sequence[GymWorld]):
             raise ValueError(f"processes must be None or 0 with vector=True, got {processes}")
         for world in set(self.worlds) if self.vector else ():
             close(world.make_vector(1))
-        if not self.processes:  # those who ask for processes may have environments that crash
+        if _checks.instance("check", check, bool, "True or False") and not self.processes:
             for world in {(id(one.make_env), one.wrapped): one for one in self.worlds}.values():
                 world.check_reward()
         self._warn_of_mistakes()
@@ -281,6 +286,7 @@ class GymFleet(ContinuousFleet, Sequence[GymWorld]):
         wrappers: Sequence[Wrapper] = (),
         processes: int | None = None,
         vector: bool = False,
+        check: bool = True,
         **options: Any,
     ) -> "GymFleet":
         """Agents in one kind of environment whose constructor arguments differ.
@@ -299,7 +305,7 @@ class GymFleet(ContinuousFleet, Sequence[GymWorld]):
             down. Those in ``vary`` are drawn as said there.
         seed : int
             Decides what is drawn. Agent i's options do not depend on how many agents there are.
-        discount, processes, vector
+        discount, processes, vector, check
             As for `GymFleet`.
         wrappers : sequence, optional
             As for `GymWorld`.
@@ -336,7 +342,7 @@ class GymFleet(ContinuousFleet, Sequence[GymWorld]):
                 columns[name] = varied.around(name, options[name], spread, count, rng)
         each = [{name: column[agent] for name, column in columns.items()} for agent in range(count)]
         worlds = [GymWorld(make_env, wrappers=wrappers, **(options | own)) for own in each]
-        return cls(worlds if columns else worlds[:1] * count, discount, processes, vector)
+        return cls(worlds if columns else worlds[:1] * count, discount, processes, vector, check)
 
     @property
     def counts(self) -> list[int] | None:  # type: ignore[override]
@@ -434,7 +440,7 @@ class GymFleet(ContinuousFleet, Sequence[GymWorld]):
     def __getitem__(self, key: slice) -> "GymFleet": ...
     def __getitem__(self, key: int | slice) -> "GymWorld | GymFleet":
         if isinstance(key, slice):
-            return GymFleet(self.worlds[key], self.discount, self.processes, self.vector)
+            return GymFleet(self.worlds[key], self.discount, self.processes, self.vector, check=False)
         return self.worlds[key]
 
     def __iter__(self) -> Iterator[GymWorld]:
