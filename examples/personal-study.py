@@ -130,7 +130,7 @@ def figure(results):
 def table(results):
     """The numbers in Markdown."""
     lines = [
-        "![Return over that of learning alone, for carts, cars and acrobots](study/personal.png)",
+        "![Return over that of learning alone, against how much physics differ](study/personal.png)",
         "",
         f"| world, level | seeds | {ALONE} | {' | '.join(SHADES)} | weight of the own |",
         "|---|---|---|---|---|---|---|---|---|",

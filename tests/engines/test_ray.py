@@ -62,6 +62,13 @@ CASES = {
     "failing": fs.FedSARSA(fs.OneHot(), fs.Softmax(1.0), 1e9, 4),
     "own starts": fs.FedSARSA(fs.OneHot(), fs.Softmax(1.0), 0.1, 6, server=Between()),
     "corrected": fs.FedSARSA(fs.OneHot(), fs.Softmax(1.0), 0.1, 6, server=Corrected()),
+    "visits": fs.FedSARSA(
+        fs.OneHot(),
+        fs.Softmax(1.0),
+        0.1,
+        6,
+        server=fs.servers.Personal("mixture", 0.1 + np.eye(5) / 2, visits=True),
+    ),
 }
 
 
