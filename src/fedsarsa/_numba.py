@@ -79,7 +79,7 @@ class _AddressCall(_Piece):
         make_array: Any = arrayobj.make_array
         marked: Any = intrinsic
 
-        @marked
+        @marked  # type: ignore[untyped-decorator]
         def call(_: Any, address: Any, inputs: Any, outputs: Any) -> Any:
             def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
                 pointers = [
