@@ -100,7 +100,7 @@ def test_every_physical_quantity_has_a_key(world):
 
 def test_the_training_takes_its_defaults_from_train():
     for name, default in arguments(fs.FedSARSA.train).items():
-        if name not in {"self", "fleet", "theta0", "progress", "checkpoint"}:
+        if name not in {"self", "fleet", "theta0", "progress", "checkpoint", "callback"}:
             assert config.Training.model_fields[name].get_default() == default
 
 
