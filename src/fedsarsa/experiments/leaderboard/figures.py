@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
 
 from fedsarsa.experiments import plots
 from fedsarsa.experiments.leaderboard.entries import BLOCKS, BOARDS, CONTROL
@@ -63,6 +64,7 @@ def figure(rows: Sequence[Row], board: str) -> Figure:
             panel.axvline(0.0, **plots.DOTTED, linewidth=0.8)
         else:
             panel.set_xscale("log")
+            panel.xaxis.set_minor_formatter(NullFormatter())
     panels[0].set_yticks(range(len(labels)), labels)
     panels[0].set_ylim(len(labels) - 0.5, -0.5)
     result.suptitle(TITLES[board], fontsize="medium", y=1 - 0.15 / size[1])

@@ -14,6 +14,7 @@ from fedsarsa.experiments.leaderboard.entries import COMPARISON, CONTROL
 from fedsarsa.experiments.statistics import Estimate, known, mean_and_margin
 
 UNKNOWN = known(math.nan)
+ROUNDING = 1e-6  # shares of a number that make no difference
 BEST_COMMON, OPTIMUM = "best common policy", "own optimum"
 MEAN, WORST, GAP, TO_COMMON = RETURNS = (
     "mean return",
@@ -118,7 +119,8 @@ def shown(estimate: Estimate | None) -> str:
     if estimate is None or math.isnan(estimate.value):
         return "-"
     margin = estimate.high - estimate.value
-    return f"{estimate.value:.4g}" if not margin > 0 else f"{estimate.value:.4g} ± {margin:.2g}"
+    exact = not margin > ROUNDING * abs(estimate.value)
+    return f"{estimate.value:.4g}" if exact else f"{estimate.value:.4g} ± {margin:.2g}"
 
 
 def count(number: float) -> str:
@@ -135,7 +137,9 @@ def leaders(rows: Sequence[Row]) -> set[Row]:
         ours = [row for row in ours if not math.isnan(row.numbers[name].value)]
         if ours and group[2] != COMPARISON:
             first = min(ours, key=lambda row: row.numbers[name].value)
-            best |= {row for row in ours if row.numbers[name].low <= first.numbers[name].high}
+            size = sum(abs(first.numbers[one].value) for one in columns(group[0]))
+            reach = first.numbers[name].high + ROUNDING * size
+            best |= {row for row in ours if row.numbers[name].low <= reach}
     return best
 
 
