@@ -1,4 +1,4 @@
-"""The command ``fedsarsa``: train, sweep, reproduce, theory, plan, engines, bench, agent, deploy."""
+"""The command ``fedsarsa``: train, sweep, reproduce, theory, plan, explore, engines, bench, agent, deploy."""
 
 import os
 import shlex
@@ -231,6 +231,23 @@ def plan(
     fleet, algo = configs.load(config).build(config.parent)
     answer = theory.plan(configs.finite(fleet), algo, target, periods=sync_every or PERIODS)
     console.print(str(answer))
+
+
+@app.command()
+def explore(
+    what: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[CONFIG | LINK]",
+            help="A TOML file, the name of one in examples, or an address copied from the page.",
+        ),
+    ] = None,
+    port: Annotated[int, typer.Option(help="Any that is free unless given.", min=0, max=65535)] = 0,
+) -> None:
+    """Open a page on which sliders rerun a federation; the published setting unless CONFIG is given."""
+    from fedsarsa.explore import opening
+
+    opening.explore(what, port, console.print)
 
 
 @app.command()

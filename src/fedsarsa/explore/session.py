@@ -1,0 +1,50 @@
+"""One open tab: its document, its address, and what ends with it."""
+
+from collections.abc import Callable
+
+import panel as pn
+
+
+class Session:
+    """The tab whose page is being built."""
+
+    def __init__(self) -> None:
+        document = pn.state.curdoc
+        assert document is not None  # a page is being built
+        self._document = document
+        self._location = pn.state.location
+        self._open, self._loaded = True, False
+        self._ends: list[Callable[[], None]] = []
+        self._query = ""
+        self._document.template_variables["app_favicon"] = "data:,"
+        pn.state.on_session_destroyed(self._end)
+        pn.state.onload(self._load)
+
+    def later(self, work: Callable[[], None]) -> None:
+        """Do something to the page when it is free; may be called from any thread."""
+        if self._open:
+            self._document.add_next_tick_callback(work)
+
+    def every(self, seconds: float, work: Callable[[], None]) -> None:
+        """Do something to the page again and again."""
+        pn.state.add_periodic_callback(work, int(1000 * seconds))
+
+    def address(self, query: str) -> None:
+        """Put the settings into the address, without loading the page again."""
+        self._query = query
+        if self._loaded and self._location is not None:
+            self._location.search = query
+
+    def at_end(self, work: Callable[[], None]) -> None:
+        """Do something when the tab is closed."""
+        self._ends.append(work)
+
+    def _load(self) -> None:
+        """Take the address over from the browser, now that it is there."""
+        self._loaded = True
+        self.address(self._query)
+
+    def _end(self, _: object) -> None:
+        self._open = False
+        for work in self._ends:
+            work()
