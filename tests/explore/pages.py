@@ -69,8 +69,8 @@ def columns(page, title):
         """title => {
             const figures = Bokeh.documents.flatMap(one => [...one.all_models])
                 .filter(model => model.type === "Figure" && model.title && model.title.text === title);
-            return figures[0].renderers.map(one => one.data_source).map(source =>
-                Object.fromEntries(Object.entries(source.data).map(([key, value]) => [key, Array.from(value)])));
+            const listed = data => Object.entries(data).map(([key, value]) => [key, Array.from(value)]);
+            return figures[0].renderers.map(one => Object.fromEntries(listed(one.data_source.data)));
         }""",
         title,
     )

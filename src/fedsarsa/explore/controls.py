@@ -120,6 +120,8 @@ TRAINING = (
     ),
     Control("training.seed", "seed of the runs", default=0),
 )
+TARGET = Control("target", "error to reach", default=1.0)
+EVERY = (*FLEET, *ALGORITHM, *TRAINING, TARGET)  # of all views
 
 
 def shown(controls: tuple[Control, ...], values: Mapping[str, Any]) -> list[Control]:

@@ -91,7 +91,7 @@ class FederationView:
             ),
             sizing_mode="stretch_width",
         )
-        self.compute(False)
+        session.at_first(partial(self.compute, False))
 
     def compute(self, moving: bool) -> None:
         """Train and predict with the values that controls have now, in the place of what is under way."""

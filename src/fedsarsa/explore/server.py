@@ -11,12 +11,13 @@ import panel as pn
 
 from fedsarsa.explore import jobs, page
 from fedsarsa.explore.federation_view import FederationView
+from fedsarsa.explore.plan_view import PlanView
 from fedsarsa.explore.session import Session
 from fedsarsa.explore.settings import Base
 
 HOST = "127.0.0.1"
 TOKEN_BYTES = 16
-VIEWS: dict[str, Callable[..., Any]] = {"federation": FederationView}
+VIEWS: dict[str, Callable[..., Any]] = {"federation": FederationView, "plan": PlanView}
 
 
 @dataclass(frozen=True, eq=False)

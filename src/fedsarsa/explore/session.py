@@ -13,12 +13,14 @@ class Session:
         assert document is not None  # a page is being built
         self._document = document
         self._location = pn.state.location
-        self._open, self._loaded = True, False
+        self._open = True
         self._ends: list[Callable[[], None]] = []
-        self._query = ""
         self._document.template_variables["app_favicon"] = "data:,"
         pn.state.on_session_destroyed(self._end)
-        pn.state.onload(self._load)
+
+    def at_first(self, work: Callable[[], None]) -> None:
+        """Do something when the page is in the browser, which then takes every change."""
+        pn.state.onload(work)
 
     def later(self, work: Callable[[], None]) -> None:
         """Do something to the page when it is free; may be called from any thread."""
@@ -31,18 +33,12 @@ class Session:
 
     def address(self, query: str) -> None:
         """Put the settings into the address, without loading the page again."""
-        self._query = query
-        if self._loaded and self._location is not None:
+        if self._location is not None:
             self._location.search = query
 
     def at_end(self, work: Callable[[], None]) -> None:
         """Do something when the tab is closed."""
         self._ends.append(work)
-
-    def _load(self) -> None:
-        """Take the address over from the browser, now that it is there."""
-        self._loaded = True
-        self.address(self._query)
 
     def _end(self, _: object) -> None:
         self._open = False

@@ -6,7 +6,7 @@ a file, and no code.
 
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from fedsarsa._checks import nearest
 from fedsarsa.experiments.config import Config, explain
-from fedsarsa.explore.controls import Control, shown
+from fedsarsa.explore.controls import EVERY, Control, shown
 
 Values = dict[str, Any]
 
@@ -82,14 +82,18 @@ def only_shown(controls: tuple[Control, ...], values: Mapping[str, Any]) -> Valu
     return {one.key: values.get(one.key, one.default) for one in shown(controls, values)}
 
 
-def from_query(text: str, base: Base, controls: Iterable[Control]) -> tuple[Values, dict[str, str]]:
-    """The values of an address's query, and what is wrong with keys that no control has."""
+def from_query(text: str, base: Base, controls: Sequence[Control]) -> tuple[Values, dict[str, str]]:
+    """The values of an address's query, and what is wrong with keys that no control has.
+
+    Keys that only other views have are left to them.
+    """
+    others = {one.key for one in EVERY} - {one.key for one in controls}
     every = base.available(controls)
     given = {key: parsed(value) for key, value in parse_qsl(text.removeprefix("?"), keep_blank_values=True)}
     known = {one.key for one in every}
     errors = {
         key: f"address: {key}: unknown key{nearest(key, sorted(known))}; valid: {', '.join(sorted(known))}"
-        for key in given.keys() - known
+        for key in given.keys() - known - others
     }
     kinds = {one.key: one.options for one in every if one.chooses_kind}
     for key, options in kinds.items():
