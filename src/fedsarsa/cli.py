@@ -238,8 +238,8 @@ def explore(
     what: Annotated[
         str | None,
         typer.Argument(
-            metavar="[CONFIG | LINK]",
-            help="A TOML file, the name of one in examples, or an address copied from the page.",
+            metavar="[CONFIG | RESULTS | LINK]",
+            help="A TOML file, the name of one in examples, a folder of results, or an address of the page.",
         ),
     ] = None,
     port: Annotated[int, typer.Option(help="Any that is free unless given.", min=0, max=65535)] = 0,

@@ -7,6 +7,7 @@ from typing import Any
 import panel as pn
 
 from fedsarsa.explore.controls import Control, shown
+from fedsarsa.explore.page import ERROR
 from fedsarsa.explore.settings import Base, Values, only_shown, parsed, written
 
 Changed = Callable[[bool], None]  # told whether the hand still moves
@@ -67,8 +68,8 @@ class Form:
         self.values = kept | only_shown(controls, self.values)
         rows = []
         for one in shown(controls, self.values):
-            made, error = widget(one, self.values[one.key]), pn.pane.HTML("", visible=False)
-            error.css_classes, error.width = ["error"], WIDTH
+            made = widget(one, self.values[one.key])
+            error = pn.pane.HTML("", visible=False, width=WIDTH, stylesheets=[ERROR], margin=(0, 5))
             self._widgets[one.key], self._errors[one.key] = made, error
             moves = dragging(made)
             made.param.watch(lambda event, one=one, moves=moves: self._take(one, event.new, moves), "value")

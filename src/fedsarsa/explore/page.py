@@ -1,5 +1,6 @@
 """What the views share: the frame of the page, its style, and colours that everybody can tell apart."""
 
+from collections.abc import Iterable
 from html import escape
 from typing import Any
 
@@ -7,7 +8,7 @@ import panel as pn
 
 # Okabe and Ito's colours.
 BLUE, SKY, ORANGE, GREEN, RED, GREY = "#0072B2", "#56B4E9", "#E69F00", "#009E73", "#D55E00", "#666666"
-VIEWS = {"federation": "Federation", "plan": "Plan"}
+_views: list[str] = []  # those that this server has
 
 STYLE = """
 html { background: #fff; }
@@ -37,15 +38,20 @@ SIDES = """
 :host { display: flex !important; flex-flow: row wrap; gap: 16px; width: 100%; align-items: flex-start; }
 :host > .answers { flex: 1 1 340px !important; width: auto !important; min-width: 0; }
 """
-ERROR = ":host(.error) { color: #9c1f00; font-size: 0.85rem; overflow-wrap: anywhere; }"
+ERROR = ":host { color: #9c1f00; font-size: 0.85rem; overflow-wrap: anywhere; }"
+
+
+def offer(views: Iterable[str]) -> None:
+    """Let every page link to these views."""
+    _views[:] = views
 
 
 def navigation(current: str, query: str) -> str:
     """Links to all views; they keep the settings."""
-    links = [
-        f'<a href="{name}{escape(query)}"{" aria-current=page" if name == current else ""}>{title}</a>'
-        for name, title in VIEWS.items()
-    ]
+    links = []
+    for name in _views:
+        here = " aria-current=page" if name == current else ""
+        links.append(f'<a href="{name}{escape(query)}"{here}>{name.capitalize()}</a>')
     return f"<nav><b>fedsarsa explore</b>{''.join(links)}</nav>"
 
 
@@ -63,7 +69,7 @@ def paragraph(words: str, notes: tuple[str, ...] = (), wrong: str = "") -> str:
     """Sentences, warnings and an error as HTML."""
     rest = "".join(f'<p class="note">{escape(note)}</p>' for note in notes)
     rest += f'<p class="wrong" role="alert">{escape(wrong)}</p>' if wrong else ""
-    return f"<p>{escape(words)}</p>{rest}"
+    return f"<p>{escape(words)}</p>{rest}" if words or not rest else rest
 
 
 def grid(*pictures: Any) -> pn.Column:

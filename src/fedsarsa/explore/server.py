@@ -12,6 +12,8 @@ import panel as pn
 from fedsarsa.explore import jobs, page
 from fedsarsa.explore.federation_view import FederationView
 from fedsarsa.explore.plan_view import PlanView
+from fedsarsa.explore.results import Results
+from fedsarsa.explore.results_view import for_folder
 from fedsarsa.explore.session import Session
 from fedsarsa.explore.settings import Base
 
@@ -33,7 +35,9 @@ class Opened:
         self.server.io_loop.start()
 
 
-def open_page(base: Base, view: str = "federation", query: str = "", port: int = 0) -> Opened:
+def open_page(
+    base: Base, view: str = "federation", query: str = "", port: int = 0, results: Results | None = None
+) -> Opened:
     """Listen on loopback; a page is only there for those who know its address.
 
     Parameters
@@ -46,11 +50,22 @@ def open_page(base: Base, view: str = "federation", query: str = "", port: int =
         Settings of that view, as addresses hold them.
     port : int
         Any that is free unless given.
+    results : Results, optional
+        A folder to look at.
+
+    Raises
+    ------
+    ValueError
+        There is no such view.
     """
+    views = VIEWS if results is None else VIEWS | {"results": for_folder(results)}
+    if view not in views:
+        raise ValueError(f"view must be one of {', '.join(views)}, got {view!r}")
+    page.offer(views)
     jobs.prepare()
     pn.extension(raw_css=[page.STYLE], sizing_mode=None, notifications=False)
     token = secrets.token_urlsafe(TOKEN_BYTES)
-    made = {name: _page(view, base) for name, view in VIEWS.items()}
+    made = {name: _page(make, base) for name, make in views.items()}
     server = pn.serve(
         made,
         port=port,
@@ -70,11 +85,11 @@ def open_page(base: Base, view: str = "federation", query: str = "", port: int =
     return Opened(f"http://{HOST}:{server.port}/{token}/{view}{query}", server)
 
 
-def serve(base: Base, view: str, query: str, port: int, say: Callable[[str], None]) -> None:
+def serve(
+    base: Base, view: str, query: str, port: int, results: Results | None, say: Callable[[str], None]
+) -> None:
     """Serve the page and open it in the browser, until Ctrl-C."""
-    if view not in VIEWS:
-        raise ValueError(f"view must be one of {', '.join(VIEWS)}, got {view!r}")
-    opened = open_page(base, view, query, port)
+    opened = open_page(base, view, query, port, results)
     say(f"the page is at {opened.address}")
     say("Ctrl-C ends it")
     threading.Thread(target=webbrowser.open, args=(opened.address,), daemon=True).start()
