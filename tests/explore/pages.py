@@ -9,7 +9,7 @@ from fedsarsa.explore.controls import ALGORITHM, FLEET, TRAINING
 from tests.browser import CHROMIUM
 
 CONTROLS = (*FLEET, *ALGORITHM, *TRAINING)
-PATIENCE = 60_000  # milliseconds: the machine may be busy
+PATIENCE = 120_000  # milliseconds: the machine may be busy
 
 
 @contextmanager
@@ -44,7 +44,7 @@ def browsing():
 
 class Browser:
     def __init__(self, browser):
-        self.browser, self.complaints, self.elsewhere = browser, [], []
+        self.browser, self.opened, self.complaints, self.elsewhere = browser, 0, [], []
 
     def page(self, address, width=1300, **options):
         """An open page; errors on its console are noted."""
@@ -56,6 +56,7 @@ class Browser:
         page.on("request", self._note)
         page.goto(address)
         page.get_by_text("fedsarsa explore").wait_for()
+        self.opened += 1
         return page
 
     def _note(self, request):

@@ -1,6 +1,7 @@
 """The page in Chromium: what is drawn is what training and theory say, and the address restores it."""
 
 import csv
+import shutil
 import urllib.error
 import urllib.request
 
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 
 import fedsarsa as fs
+from fedsarsa.experiments import grid, sweep
 from tests.browser import needs_a_browser
 from tests.explore.pages import browsing, columns, served, until
 
@@ -17,9 +19,23 @@ CURVE, GAINS = "Error of the central parameter", "Who gains by federating"
 
 
 @pytest.fixture(scope="module")
-def address():
-    with served() as found:
-        yield found
+def folder(tmp_path_factory):
+    """A sweep of two cells, trained; the second is kept beside its folder."""
+    path = tmp_path_factory.mktemp("results")
+    small = "fleet = { agents = 2, states = 10, actions = 10 }\ntraining = { steps = 40, runs = 2 }\n"
+    (path / "sweep.toml").write_text(small + "sweep.fleet.eps_r = [0.0, 0.5]")
+    with sweep.opened(grid.load(path / "sweep.toml"), path / "sweep") as work:
+        sweep.run(work, lambda cell, history: None)
+    (path / "sweep/0001.nc").rename(path / "0001.nc")
+    return path / "sweep"
+
+
+@pytest.fixture(scope="module")
+def address(folder):
+    """Of the federation view; the same server has all views."""
+    with served(str(folder)) as found:
+        assert found.endswith("/results")
+        yield found.replace("/results", "/federation")
 
 
 @pytest.fixture(scope="module")
@@ -145,6 +161,40 @@ def test_nothing_is_cut_off(address, browser, width, scheme):
     page.context.close()
 
 
+def test_a_plan_is_found_and_trained(address, browser):
+    target = SMALL + "&target=30.0"
+    page = browser.page(address.replace("/federation", "/plan") + target)
+    page.get_by_text("Press Plan.").wait_for()
+    page.get_by_role("button", name="Plan", exact=True).click()
+    page.get_by_text("To reach an error of 30").wait_for()
+    reached = columns(page, "What N agents can reach")[0]
+    assert reached["agents"] == [1, 2, 3]
+    page.get_by_role("button", name="Train this").click()
+    page.get_by_text("Trained:").wait_for()
+    drawn = trained(page)
+    assert drawn[1]["error"][-1] < 40
+    assert drawn[2]["error"][-1] <= 30
+    page.get_by_label("error to reach").fill("-1")
+    page.keyboard.press("Enter")
+    page.get_by_text("target must be a positive number, got -1").wait_for()
+    page.context.close()
+
+
+def test_results_are_shown_as_they_come(address, browser, folder):
+    page = browser.page(address.replace("/federation", "/results"))
+    page.get_by_text("1 of 2 cells are trained; 1 are shown.").wait_for()
+    history = fs.History.load(folder / "0000.nc")
+    shutil.copy(folder.parent / "0001.nc", folder)
+    page.get_by_text("2 of 2 cells are trained; 2 are shown.").wait_for()
+    until(page, lambda: len(columns(page, "Cells over time")) == 4, "both curves")
+    assert columns(page, "Cells over time")[0]["t"] == history.central["t"].values.tolist()
+    again = browser.page(page.url + "&only.eps_r=0.5")
+    again.get_by_text("2 of 2 cells are trained; 1 are shown.").wait_for()
+    again.context.close()
+    page.context.close()
+
+
 def test_pages_complain_of_nothing_and_load_nothing_from_elsewhere(browser):
+    assert browser.opened > 5
     assert browser.complaints == []
     assert browser.elsewhere == []

@@ -33,6 +33,7 @@ p { margin: 4px 0 8px; font-size: 1.05rem; max-width: 75rem; min-height: 3.1em; 
 GRID = """
 :host { display: grid !important; gap: 12px;
         grid-template-columns: repeat(auto-fit, minmax(min(100%, 380px), 1fr)); }
+.scroll-button { display: none; }
 """
 SIDES = """
 :host { display: flex !important; flex-flow: row wrap; gap: 16px; width: 100%; align-items: flex-start; }

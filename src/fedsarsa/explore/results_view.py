@@ -11,7 +11,7 @@ from bokeh.palettes import Viridis256
 
 from fedsarsa.experiments.reproduction.claim import CLASSES
 from fedsarsa.explore import page
-from fedsarsa.explore.pictures import blank
+from fedsarsa.explore.pictures import blank, finish
 from fedsarsa.explore.results import Outcome, Results, SweepResults
 from fedsarsa.explore.session import Session
 from fedsarsa.explore.settings import Base
@@ -164,28 +164,33 @@ def curves(sweep: SweepResults, outcomes: list[Outcome], by: str, colours: dict[
         columns = {key: one.curve[key].values for key in ("mean", "low", "high")}
         source = ColumnDataSource({"t": times, **columns, "cell": [words] * len(times)})
         drawn.varea("t", "low", "high", source=source, color=colours[settings[by]], alpha=0.15)
-        lines.append(drawn.line("t", "mean", source=source, color=colours[settings[by]], width=2, name=words))
+        style = {"color": colours[settings[by]], "legend_label": f"{by} = {settings[by]}"}
+        lines.append(drawn.line("t", "mean", source=source, width=2, name=words, **style))
     tips = [("", "@cell"), ("step", "@t"), (name, "@mean{0.000a} (@low{0.000a} to @high{0.000a})")]
     drawn.add_tools(HoverTool(renderers=lines, tooltips=tips, line_policy="nearest"))
+    if lines:
+        finish(drawn)
     return drawn
 
 
 def along(
     sweep: SweepResults, outcomes: list[Outcome], x: str, by: str, colours: dict[str, str], log: bool
 ) -> Any:
-    """What cells led to, along one axis; other axes' cells are marks above each other."""
+    """What cells led to, along one axis; cells of different colours stand beside each other."""
     name = outcomes[0].name if outcomes else "final error"
     drawn = blank(
         f"{name}, with 95% interval", x, name, x_range=sweep.axes[x], y_axis_type="log" if log else "linear"
     )
     rows: dict[str, list[Any]] = {key: [] for key in ("x", "mean", "low", "high", "colour", "cell")}
+    places = dict(zip(colours, np.linspace(-0.25, 0.25, len(colours)).tolist(), strict=True))
     for one in outcomes:
         settings = sweep.settings(one.cell)
         margin = 0.0 if np.isnan(one.margin) else one.margin
         low = one.mean - margin
         low = max(low, one.mean / 100) if log else low  # zero cannot be drawn on a logarithmic axis
         words = ", ".join(f"{key} = {value}" for key, value in settings.items())
-        new = (settings[x], one.mean, low, one.mean + margin, colours[settings[by]], words)
+        beside = places[settings[by]] if by != x else 0.0
+        new = ((settings[x], beside), one.mean, low, one.mean + margin, colours[settings[by]], words)
         for key, value in zip(rows, new, strict=True):
             rows[key].append(value)
     source = ColumnDataSource(rows)
