@@ -19,6 +19,7 @@ FIGURES = Path(__file__).parent / "figures"
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 PATIENCE = 180_000  # milliseconds
 SECONDS, LAST = 0.9, 5.0  # that a picture of the animation is shown, and the last one
+TITLES = ("Error of the central parameter", "Who gains by federating", "Where parameters settle")
 DRAWN = """title => Bokeh.documents.flatMap(one => [...one.all_models])
     .filter(model => model.type === "Figure" && model.title.text === title)[0]
     .renderers.map(one => one.data_source.get_length())"""
@@ -61,13 +62,14 @@ def plan(page: Page, address: str) -> None:
 
 def animation(page: Page, address: str) -> None:
     """Heterogeneity of kernels and rewards on sliders, then what theory says."""
-    page.goto(f"{address}federation?fleet.eps_p=0.0&fleet.eps_r=0.0")
-    shots = [settled(page)]
+    page.goto(f"{address}federation?fleet.agents=10&fleet.eps_p=0.0&fleet.eps_r=0.0")
+    page.wait_for_function(f"({DRAWN})({TITLES[0]!r})[1] > 0")
+    shots = [page.screenshot()]
     for slider in (1, 2):
         for _ in range(7):
             page.locator(".noUi-handle").nth(slider).focus()
             page.keyboard.press("ArrowRight")
-            page.wait_for_timeout(1500)
+            page.wait_for_timeout(2500)
             shots.append(page.screenshot())
     shots.append(settled(page))
     frames = [Image.open(io.BytesIO(shot)).convert("RGB").resize((868, 532)) for shot in shots]
@@ -80,7 +82,7 @@ def animation(page: Page, address: str) -> None:
 
 def settled(page: Page) -> bytes:
     """A picture, once everything is drawn."""
-    for title in ("Error of the central parameter", "Who gains by federating", "Where parameters settle"):
+    for title in TITLES:
         page.wait_for_function(f"({DRAWN})({title!r}).every(length => length > 0)")
     page.get_by_text("gent 0").first.wait_for()
     page.wait_for_timeout(3000)

@@ -31,14 +31,14 @@ def vanish():
 
 def test_results_arrive_in_order_and_errors_too():
     seen = queue.Queue()
-    latest = Latest(seen.put)
+    latest = Latest()
 
     def work(stopped):
         yield 1
         yield 2
         raise ValueError("enough")
 
-    latest.submit(work)
+    latest.submit(work, seen.put)
     assert [seen.get(timeout=10), seen.get(timeout=10)] == [1, 2]
     assert str(seen.get(timeout=10)) == "enough"
     latest.close()
@@ -46,7 +46,7 @@ def test_results_arrive_in_order_and_errors_too():
 
 def test_newer_work_replaces_older_work():
     seen, begun = queue.Queue(), threading.Event()
-    latest = Latest(seen.put)
+    latest = Latest()
 
     def old(stopped):
         begun.set()
@@ -54,10 +54,10 @@ def test_newer_work_replaces_older_work():
             time.sleep(0.001)
         yield "old"
 
-    latest.submit(old)
+    latest.submit(old, seen.put)
     assert begun.wait(10)
     for number in range(5):
-        latest.submit(lambda stopped, number=number: iter([number]))
+        latest.submit(lambda stopped, number=number: iter([number]), seen.put)
     last = seen.get(timeout=10)
     while last != 4:
         assert last != "old"

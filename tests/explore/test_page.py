@@ -4,6 +4,8 @@ import csv
 import shutil
 import urllib.error
 import urllib.request
+from http.client import HTTPConnection
+from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
@@ -65,6 +67,19 @@ def test_only_those_who_know_the_address_see_the_page(address):
         with pytest.raises(urllib.error.HTTPError, match="404"):
             urllib.request.urlopen(host + path)
     assert len(address.rsplit("/", 2)[1]) >= 20
+
+
+def test_pages_from_elsewhere_cannot_talk_to_it(address):
+    place = urlsplit(address)
+    hello = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13"}
+    hello |= {"Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Protocol": "bokeh, token"}
+    answers = {}
+    for origin in (f"http://{place.netloc}", "http://elsewhere.example"):
+        line = HTTPConnection(place.hostname, place.port, timeout=60)
+        line.request("GET", f"{place.path}/ws", headers=hello | {"Origin": origin})
+        answers[origin] = line.getresponse().status
+        line.close()
+    assert list(answers.values()) == [101, 403]
 
 
 @pytest.fixture(scope="module")

@@ -50,6 +50,13 @@ class Progress:
 
 
 @dataclass(frozen=True, eq=False)
+class Sketched:
+    """A training with few runs, to draw while the hand moves."""
+
+    trained: Trained
+
+
+@dataclass(frozen=True, eq=False)
 class Apart:
     """What agents learn alone, (run, agent, d), and exact returns."""
 
@@ -64,25 +71,24 @@ class FederationView:
         self.base, self.session = base, session
         values, self.address_errors = from_query(query, base, CONTROLS)
         self.form = Form(base, GROUPS, values, self.compute)
-        self.head = page.frame("federation", to_query(values))
         self.words = page.text()
         self.progress = pn.indicators.Progress(value=0, max=100, visible=False, sizing_mode="stretch_width")
         self.stop = pn.widgets.Button(name="Stop", visible=False, width=80)
         self.stop.on_click(lambda _: self.halt())
         self.error, self.floor, self.drift = ErrorPicture(), FloorPicture(), DriftPicture()
         self.points, self.gains, self.returns = PointsPicture(), GainsPicture(), ReturnsPicture()
-        self.config: Any = None
         self.trained: Trained | None = None
         self.apart: Apart | None = None
         self.told: dict[type, Any] = {}
         self.unknown: dict[type, str] = {}
-        self.training, self.theory = Latest(self._deliver), Latest(self._deliver)
+        self.turn = 0
+        self.training, self.theory = Latest(), Latest()
         session.at_end(self.training.close)
         session.at_end(self.theory.close)
         self.downloads = Downloads(lambda: (self.trained, self.told.get(Predicted)))
         pictures = (self.error, self.gains, self.floor, self.points, self.returns, self.drift)
         self.layout = pn.Column(
-            self.head,
+            session.head,
             self.words,
             pn.Row(self.progress, self.stop, sizing_mode="stretch_width"),
             page.sides(
@@ -102,45 +108,55 @@ class FederationView:
             self._complain(wrong.errors | self.address_errors)
             return
         self.form.show_errors({})
+        self._forget()
+        self.turn += 1
+        deliver = partial(self._deliver, self.turn)
         folder = self.base.folder
         if moving:
             self.theory.stop()
-            self.training.submit(partial(_sketched, config, folder))
+            self.training.submit(partial(_sketched, config, folder), deliver)
             return
-        self.config = config
-        query = to_query(self.form.values)
-        self.session.address(query)
+        self.session.address(to_query(self.form.values))
         self.downloads.refresh(content_of(self.base, self.form.values))
-        self.head.object = page.navigation("federation", query)
-        self.training.submit(partial(_trained, config, folder, self._deliver))
-        self.theory.submit(lambda stopped: in_process(theory.answers, config, folder, stopped=stopped))
-        self._forget()
+        self.training.submit(partial(_trained, config, folder, deliver), deliver)
+        self.theory.submit(
+            lambda stopped: in_process(theory.answers, config, folder, stopped=stopped), deliver
+        )
         if self.address_errors:
             self._complain(self.address_errors)
             self.address_errors = {}
 
     def halt(self) -> None:
         """Stop all computations; what is drawn stays."""
+        self.turn += 1
         self.training.stop()
         self.theory.stop()
         self.progress.visible = self.stop.visible = False
 
     def _forget(self) -> None:
-        """Take away what theory said of other settings."""
-        self.told, self.unknown, self.apart = {}, {}, None
+        """Take away what was said of other settings; their curve stays until the new one is there."""
+        self.told, self.unknown, self.trained, self.apart = {}, {}, None, None
         self.error.predict(None)
         self.gains.predict(None)
+        self.gains.show(None, None)
+        self.returns.show(None)
 
-    def _deliver(self, result: Any) -> None:
+    def _deliver(self, turn: int, result: Any) -> None:
         """Take a result from a computation's thread to the page."""
-        self.session.later(partial(self.show, result))
+        self.session.later(partial(self.show, result, turn))
 
-    def show(self, result: Any) -> None:
-        """Draw what a computation found."""
+    def show(self, result: Any, turn: int) -> None:
+        """Draw what a computation found, unless another has taken its place."""
+        if turn != self.turn:
+            return
         match result:
             case Progress(share):
                 self.progress.value = round(100 * share)
                 self.progress.visible = self.stop.visible = True
+                return
+            case Sketched(trained):
+                self.error.show(trained)
+                self.drift.show(trained)
                 return
             case Trained():
                 self.trained = result
@@ -179,8 +195,6 @@ class FederationView:
             own = points.own
             measured = training.errors_alone(self.apart.local, own), self.trained.errors_to(own)
             self.gains.show(*measured)
-        elif changed is Unknown:
-            self.gains.show(None, None)
         said = sentences(self.trained, self.told.get(Predicted), measured, self.told.get(ByNumber))
         notes = self.told[Predicted].warnings if Predicted in self.told else ()
         why = tuple(dict.fromkeys(f"No prediction: {reason}" for reason in self.unknown.values()))
@@ -213,5 +227,5 @@ def _trained(config: Any, folder: Any, deliver: Any, stopped: Stopped) -> Iterat
 
 
 def _sketched(config: Any, folder: Any, stopped: Stopped) -> Iterator[Any]:
-    """A training with few runs, to draw while the hand moves."""
-    yield training.train(config, folder, stopped, runs=DRAGGED_RUNS)
+    """A training with few runs."""
+    yield Sketched(training.train(config, folder, stopped, runs=DRAGGED_RUNS))

@@ -15,6 +15,7 @@ BEHIND_THEORY = ("fedsarsa.cli", "fedsarsa.experiments.references", "fedsarsa.ex
 
 Stopped = Callable[[], bool]
 Work = Callable[[Stopped], Iterator[Any]]
+Deliver = Callable[[Any], None]
 
 
 class StoppedError(Exception):
@@ -24,28 +25,24 @@ class StoppedError(Exception):
 class Latest:
     """A thread that does the newest work it was given; work before that is stopped.
 
-    Work is a function of ``stopped`` that yields results; ``deliver`` gets each of them while its work is
-    the newest, also the error that ended it.
-
-    Parameters
-    ----------
-    deliver : function
-        Called in the thread with every result.
+    Work is a function of ``stopped`` that yields results.
     """
 
-    def __init__(self, deliver: Callable[[Any], None]) -> None:
-        self.deliver = deliver
+    def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._waiting: Work | None = None
+        self._waiting: tuple[Work, Deliver] | None = None
         self._stop = threading.Event()
         self._closed = False
         self._thread: threading.Thread | None = None
 
-    def submit(self, work: Work) -> None:
-        """Do ``work`` as soon as what is being done has stopped."""
+    def submit(self, work: Work, deliver: Deliver) -> None:
+        """Do ``work`` as soon as what is being done has stopped.
+
+        ``deliver`` gets every result in the thread, also the error that ends the work, unless it was stopped.
+        """
         with self._changed:
             self._stop.set()
-            self._waiting = work
+            self._waiting = work, deliver
             if self._thread is None:
                 self._thread = threading.Thread(target=self._serve, daemon=True)
                 self._thread.start()
@@ -70,18 +67,18 @@ class Latest:
                 self._changed.wait_for(lambda: self._waiting is not None or self._closed)
                 if self._closed or self._waiting is None:
                     return
-                work, self._waiting = self._waiting, None
+                (work, deliver), self._waiting = self._waiting, None
                 stop = self._stop = threading.Event()
             try:
                 for result in work(stop.is_set):
                     if stop.is_set():
                         break
-                    self.deliver(result)
+                    deliver(result)
             except StoppedError:
                 pass
             except Exception as error:  # whatever it is, the page shows it
                 if not stop.is_set():
-                    self.deliver(error)
+                    deliver(error)
 
 
 def in_process(function: Callable[..., Iterator[Any]], *arguments: Any, stopped: Stopped) -> Iterator[Any]:

@@ -8,7 +8,6 @@ import panel as pn
 
 # Okabe and Ito's colours.
 BLUE, SKY, ORANGE, GREEN, RED, GREY = "#0072B2", "#56B4E9", "#E69F00", "#009E73", "#D55E00", "#666666"
-_views: list[str] = []  # those that this server has
 
 STYLE = """
 html { background: #fff; }
@@ -42,23 +41,18 @@ SIDES = """
 ERROR = ":host { color: #9c1f00; font-size: 0.85rem; overflow-wrap: anywhere; }"
 
 
-def offer(views: Iterable[str]) -> None:
-    """Let every page link to these views."""
-    _views[:] = views
-
-
-def navigation(current: str, query: str) -> str:
+def navigation(views: Iterable[str], current: str, query: str) -> str:
     """Links to all views; they keep the settings."""
     links = []
-    for name in _views:
+    for name in views:
         here = " aria-current=page" if name == current else ""
         links.append(f'<a href="{name}{escape(query)}"{here}>{name.capitalize()}</a>')
     return f"<nav><b>fedsarsa explore</b>{''.join(links)}</nav>"
 
 
-def frame(view: str, query: str) -> pn.pane.HTML:
-    """The head of a page."""
-    return pn.pane.HTML(navigation(view, query), stylesheets=[FRAME], margin=0, sizing_mode="stretch_width")
+def frame() -> pn.pane.HTML:
+    """A place for the head of a page."""
+    return pn.pane.HTML("", stylesheets=[FRAME], margin=0, sizing_mode="stretch_width")
 
 
 def text(sizing_mode: str = "stretch_width") -> pn.pane.HTML:

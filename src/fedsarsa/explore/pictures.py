@@ -88,9 +88,10 @@ class ErrorPicture:
         finish(self.figure)
 
     def show(self, trained: Trained) -> None:
-        """Draw a training, and forget the prediction of the one before."""
+        """Draw a training."""
         curves = trained.curves()
         columns = {name: curves[name].values for name in ("error", "low", "high")}
+        self.figure.tags = [trained.parameters.sizes["run"]]  # how many runs are drawn
         self.measured.data = {"t": curves["t"].values, **columns}
         self._limit()
 

@@ -15,7 +15,7 @@ from fedsarsa.experiments.config import Config
 from fedsarsa.explore import page, plans, theory, training
 from fedsarsa.explore.controls import ALGORITHM, FLEET, TARGET
 from fedsarsa.explore.form import Form
-from fedsarsa.explore.jobs import Latest, Stopped, in_process
+from fedsarsa.explore.jobs import Latest, Stopped, Work, in_process
 from fedsarsa.explore.pictures import ErrorPicture, blank, finish, limit
 from fedsarsa.explore.plans import Planned
 from fedsarsa.explore.session import Session
@@ -78,7 +78,6 @@ class PlanView:
         self.base, self.session = base, session
         values, self.address_errors = from_query(query, base, CONTROLS)
         self.form = Form(base, GROUPS, values, self.changed)
-        self.head = page.frame("plan", to_query(self.form.values))
         self.words = page.text()
         self.go = pn.widgets.Button(name="Plan", button_type="primary", width=100)
         self.train = pn.widgets.Button(name="Train this", width=100, disabled=True)
@@ -89,11 +88,12 @@ class PlanView:
         self.stop.on_click(lambda _: self.halt())
         self.choices, self.error = ChoicesPicture(), ErrorPicture()
         self.found: Planned | None = None
-        self.work = Latest(lambda result: session.later(partial(self.show, result)))
+        self.turn = 0
+        self.work = Latest()
         session.at_end(self.work.close)
         session.at_first(self.changed)
         self.layout = pn.Column(
-            self.head,
+            session.head,
             self.words,
             page.sides(
                 pn.Column(pn.Row(self.go, self.train, self.stop, self.busy), self.form.layout),
@@ -106,11 +106,10 @@ class PlanView:
         """Check the values, and put them into the address."""
         if moving:
             return
+        self.halt()
         self.found, self.train.disabled = None, True
         if self.config() is not None:
-            query = to_query(self.form.values)
-            self.session.address(query)
-            self.head.object = page.navigation("plan", query)
+            self.session.address(to_query(self.form.values))
 
     def config(self) -> Config | None:
         """The configuration of the controls; None where a value is wrong, which is shown beside it."""
@@ -135,7 +134,7 @@ class PlanView:
             return
         target, folder = float(self.form.values[TARGET.key]), self.base.folder
         self._busy("Planning: settings are compared to first order, then predicted in full.")
-        self.work.submit(lambda stopped: in_process(plans.plan, config, folder, target, stopped=stopped))
+        self._submit(lambda stopped: in_process(plans.plan, config, folder, target, stopped=stopped))
 
     def run(self) -> None:
         """Train the plan that was found, beside its prediction."""
@@ -145,15 +144,24 @@ class PlanView:
         values = {key: value for key, value in values.items() if not key.startswith(CHOSEN)}
         config = config_of(self.base, values | self.found.values())
         self._busy(self.found.sentence())
-        self.work.submit(partial(_beside, config, self.base.folder))
+        self._submit(partial(_beside, config, self.base.folder))
+
+    def _submit(self, work: Work) -> None:
+        """Do work in the place of what is under way; what that still finds is not shown."""
+        self.turn += 1
+        turn = self.turn
+        self.work.submit(work, lambda result: self.session.later(partial(self.show, result, turn)))
 
     def halt(self) -> None:
         """Stop what is under way."""
+        self.turn += 1
         self.work.stop()
         self._done()
 
-    def show(self, result: Any) -> None:
-        """Draw what a computation found."""
+    def show(self, result: Any, turn: int) -> None:
+        """Draw what a computation found, unless another has taken its place."""
+        if turn != self.turn:
+            return
         match result:
             case Planned():
                 self.found = result

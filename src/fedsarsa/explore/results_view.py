@@ -58,7 +58,7 @@ class ResultsView:
         )
         answers = pn.Column(self.pictures, self.table, self.picture, self.claims, sizing_mode="stretch_width")
         self.layout = pn.Column(
-            page.frame("results", ""), self.words, page.sides(controls, answers), sizing_mode="stretch_width"
+            session.head, self.words, page.sides(controls, answers), sizing_mode="stretch_width"
         )
         session.at_first(lambda: self.begin(given))
 

@@ -61,11 +61,10 @@ def open_page(
     views = VIEWS if results is None else VIEWS | {"results": for_folder(results)}
     if view not in views:
         raise ValueError(f"view must be one of {', '.join(views)}, got {view!r}")
-    page.offer(views)
     jobs.prepare()
     pn.extension(raw_css=[page.STYLE], sizing_mode=None, notifications=False)
     token = secrets.token_urlsafe(TOKEN_BYTES)
-    made = {name: _page(make, base) for name, make in views.items()}
+    made = {name: _page(make, base, name, list(views)) for name, make in views.items()}
     server = pn.serve(
         made,
         port=port,
@@ -99,11 +98,11 @@ def serve(
         say("ended")
 
 
-def _page(view: Callable[..., Any], base: Base) -> Callable[[], Any]:
+def _page(view: Callable[..., Any], base: Base, name: str, views: list[str]) -> Callable[[], Any]:
     """A function that makes the page of one tab."""
 
     def make() -> Any:
         given = pn.state.location.search if pn.state.location is not None else ""
-        return view(base, given, Session()).layout
+        return view(base, given, Session(name, views)).layout
 
     return make

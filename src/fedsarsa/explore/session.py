@@ -1,14 +1,24 @@
 """One open tab: its document, its address, and what ends with it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import panel as pn
 
+from fedsarsa.explore import page
+
 
 class Session:
-    """The tab whose page is being built."""
+    """The tab whose page is being built: the name of its view among those of the server.
 
-    def __init__(self) -> None:
+    Attributes
+    ----------
+    head : panel.pane.HTML
+        Links to all views, which keep the settings of the address.
+    """
+
+    def __init__(self, view: str, views: Sequence[str]) -> None:
+        self._view, self._views = view, views
+        self.head = page.frame()
         document = pn.state.curdoc
         assert document is not None  # a page is being built
         self._document = document
@@ -17,6 +27,7 @@ class Session:
         self._ends: list[Callable[[], None]] = []
         self._document.template_variables["app_favicon"] = "data:,"
         pn.state.on_session_destroyed(self._end)
+        self.head.object = page.navigation(views, view, "")
 
     def at_first(self, work: Callable[[], None]) -> None:
         """Do something when the page is in the browser, which then takes every change."""
@@ -32,7 +43,8 @@ class Session:
         pn.state.add_periodic_callback(work, int(1000 * seconds))
 
     def address(self, query: str) -> None:
-        """Put the settings into the address, without loading the page again."""
+        """Put the settings into the address and the links, without loading the page again."""
+        self.head.object = page.navigation(self._views, self._view, query)
         if self._location is not None:
             self._location.search = query
 
