@@ -32,7 +32,7 @@ BLOCK = re.compile(
     rf'(?<!{NOT_RUN}\n)^```(python|bash|toml)(?: title="([^"]+)")?\n(.*?)^```$', re.DOTALL | re.MULTILINE
 )
 # Commands that take long, or start others: those are only parsed.
-LONG = {"agent", "bench", "deploy", "leaderboard", "reproduce"}
+LONG = {"agent", "bench", "deploy", "explore", "leaderboard", "reproduce"}
 # Fleets have at most so many agents here: theory takes longer the more worlds there are.
 AGENTS = 3
 

@@ -5,7 +5,16 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.table import Table
 
-from fedsarsa_benchmarks import control, deploy, foundation, methods, predictions, reproduction, theory
+from fedsarsa_benchmarks import (
+    control,
+    deploy,
+    explore,
+    foundation,
+    methods,
+    predictions,
+    reproduction,
+    theory,
+)
 
 PARTS = {
     "foundation": foundation,
@@ -15,6 +24,7 @@ PARTS = {
     "control": control,
     "reproduction": reproduction,
     "deploy": deploy,
+    "explore": explore,
 }
 
 

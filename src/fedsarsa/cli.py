@@ -1,4 +1,4 @@
-"""The command ``fedsarsa``: train, sweep, reproduce, leaderboard, theory, plan and others."""
+"""The command ``fedsarsa``: train, sweep, reproduce, leaderboard, theory, plan, explore and others."""
 
 import os
 import shlex
@@ -304,6 +304,23 @@ def plan(
 
 
 @app.command()
+def explore(
+    what: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[CONFIG | RESULTS | LINK]",
+            help="A TOML file, the name of one in examples, a folder of results, or an address of the page.",
+        ),
+    ] = None,
+    port: Annotated[int, typer.Option(help="Any that is free unless given.", min=0, max=65535)] = 0,
+) -> None:
+    """Open a page on which sliders rerun a federation; the published setting unless CONFIG is given."""
+    from fedsarsa.explore import opening
+
+    opening.explore(what, port, console.print)
+
+
+@app.command()
 def engines() -> None:
     """List the engines: what they train, and why one does not work here."""
     from fedsarsa.engines import ENGINES
@@ -321,7 +338,8 @@ def bench(
     part: Annotated[
         list[str] | None,
         typer.Option(
-            help="foundation, methods, theory, predictions, control, reproduction, deploy; all unless given."
+            help="foundation, methods, theory, predictions, control, reproduction, deploy, explore; "
+            "all unless given."
         ),
     ] = None,
 ) -> None:

@@ -20,7 +20,7 @@ def prepare(*modules: str) -> None:
 def processes(count: int) -> Iterator[ProcessPoolExecutor]:
     """Processes for work that threads would not speed up; they end with this one, however it ends."""
     context = multiprocessing.get_context("forkserver")
-    with ProcessPoolExecutor(count, context, initializer=_attend) as pool:
+    with ProcessPoolExecutor(count, context, initializer=attend) as pool:
         try:
             yield pool
         except BaseException:
@@ -28,7 +28,7 @@ def processes(count: int) -> Iterator[ProcessPoolExecutor]:
             raise
 
 
-def _attend() -> None:
+def attend() -> None:
     """Leave Ctrl-C to the parent, and end when it does."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()

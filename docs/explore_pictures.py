@@ -1,0 +1,93 @@
+"""Make the pictures of the page "Explore" and the animation in README, in Chromium.
+
+    python docs/explore_pictures.py RESULTS
+
+RESULTS is the folder of a sweep or a reproduction, for the picture of the results view.
+"""
+
+import io
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from PIL import Image
+from playwright.sync_api import Page, sync_playwright
+
+FIGURES = Path(__file__).parent / "figures"
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+PATIENCE = 180_000  # milliseconds
+SECONDS, LAST = 0.9, 5.0  # that a picture of the animation is shown, and the last one
+TITLES = ("Error of the central parameter", "Who gains by federating", "Where parameters settle")
+DRAWN = """title => Bokeh.documents.flatMap(one => [...one.all_models])
+    .filter(model => model.type === "Figure" && model.title.text === title)[0]
+    .renderers.map(one => one.data_source.get_length())"""
+
+
+def main(results: str) -> None:
+    """Write explore-federation.png, explore-plan.png, explore-results.png and explore.gif."""
+    command = [sys.executable, "-m", "fedsarsa", "explore", results]
+    environment = os.environ | {"BROWSER": "true"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as server:
+        assert server.stdout is not None
+        address = server.stdout.readline().rpartition(" ")[2].strip().removesuffix("results")
+        with sync_playwright() as driver:
+            browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+            page = browser.new_page(viewport={"width": 1240, "height": 760})
+            page.set_default_timeout(PATIENCE)
+            page.goto(f"{address}results")
+            page.get_by_text("cells are trained").wait_for()
+            page.wait_for_timeout(3000)
+            page.screenshot(path=FIGURES / "explore-results.png")
+            plan(page, address)
+            animation(page, address)
+            page.screenshot(path=FIGURES / "explore-federation.png", full_page=True)
+        server.terminate()
+
+
+def plan(page: Page, address: str) -> None:
+    """The plan view, after its plan was trained."""
+    page.goto(
+        f"{address}plan?fleet.states=20&fleet.actions=20&fleet.agents=8&fleet.eps_p=0.1&fleet.eps_r=0.1&target=2.0"
+    )
+    page.get_by_text("Press Plan").wait_for()
+    page.get_by_role("button", name="Plan", exact=True).click()
+    page.get_by_text("To reach an error of").wait_for()
+    page.get_by_role("button", name="Train this").click()
+    page.get_by_text("Trained:").wait_for()
+    page.wait_for_timeout(1000)
+    page.screenshot(path=FIGURES / "explore-plan.png")
+
+
+def animation(page: Page, address: str) -> None:
+    """Heterogeneity of kernels and rewards on sliders, then what theory says."""
+    page.goto(f"{address}federation?fleet.agents=10&fleet.eps_p=0.0&fleet.eps_r=0.0")
+    page.wait_for_function(f"({DRAWN})({TITLES[0]!r})[1] > 0")
+    shots = [page.screenshot()]
+    for slider in (1, 2):
+        for _ in range(7):
+            page.locator(".noUi-handle").nth(slider).focus()
+            page.keyboard.press("ArrowRight")
+            page.wait_for_timeout(2500)
+            shots.append(page.screenshot())
+    shots.append(settled(page))
+    frames = [Image.open(io.BytesIO(shot)).convert("RGB").resize((868, 532)) for shot in shots]
+    few = [frame.quantize(48, dither=Image.Dither.NONE) for frame in frames]
+    times = [round(1000 * SECONDS)] * (len(few) - 1) + [round(1000 * LAST)]
+    few[0].save(
+        FIGURES / "explore.gif", save_all=True, append_images=few[1:], duration=times, loop=0, optimize=True
+    )
+
+
+def settled(page: Page) -> bytes:
+    """A picture, once everything is drawn."""
+    for title in TITLES:
+        page.wait_for_function(f"({DRAWN})({title!r}).every(length => length > 0)")
+    page.get_by_text("gent 0").first.wait_for()
+    page.wait_for_timeout(3000)
+    return page.screenshot()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,1 @@
+"""The page of ``fedsarsa explore``: settings on sliders, and what training and theory answer."""

@@ -1,0 +1,129 @@
+"""The controls of the page: one for a key of the configuration, under the key's own name."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fedsarsa.experiments.algorithm_sections import FEATURES, POLICIES, SERVERS, STEP_SIZES
+from fedsarsa.learning.policies import TIES
+from fedsarsa.learning.targets import TARGETS
+from fedsarsa.worlds.paper import SCHEMES
+
+PERIODS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+
+
+@dataclass(frozen=True)
+class Control:
+    """A control: its key, its label, and what it offers.
+
+    Attributes
+    ----------
+    options : tuple
+        Values to choose from; a slider over numbers, a list of words otherwise.
+    range : (start, end, step) or None
+        Of a slider over evenly spaced numbers.
+    default : any
+        Its value when it appears, as a policy's number does when that policy is chosen.
+    needs : (key, value) or None
+        The control is there while another key has this value.
+
+    With neither options nor range it is a field for any value that TOML can write; an empty one leaves the
+    key out.
+    """
+
+    key: str
+    label: str
+    options: tuple[Any, ...] = ()
+    range: tuple[float, float, float] | None = None
+    default: Any = ""
+    needs: tuple[str, str] | None = None
+
+    @property
+    def chooses_kind(self) -> bool:
+        """Whether other controls come and go with its value."""
+        return self.key.endswith(".kind")
+
+
+def _series(first: int, last: int) -> tuple[float, ...]:
+    """1, 2, 5 times powers of ten from 10**first, up to 10**last."""
+    numbers = [float(f"{digit}e{power}") for power in range(first, last) for digit in (1, 2, 5)]
+    return (*numbers, float(f"1e{last}"))
+
+
+COUNTS = (5, 10, 20, 50, 100, 200)
+FLEET = (
+    Control("fleet.agents", "agents N", range=(1, 60, 1), default=20),
+    Control("fleet.eps_p", "kernels differ by eps_p", range=(0.0, 2.0, 0.05), default=1.0),
+    Control("fleet.eps_r", "rewards differ by eps_r", range=(0.0, 2.0, 0.05), default=1.0),
+    Control("fleet.scheme", "scheme", SCHEMES, default="released"),
+    Control("fleet.seed", "seed of the worlds", default=0),
+    Control("fleet.states", "states", COUNTS, default=100),
+    Control("fleet.actions", "actions", COUNTS, default=100),
+    Control("fleet.discount", "discount", range=(0.0, 0.95, 0.05), default=0.2),
+)
+
+
+def _of(section: str, kind: str, *controls: tuple[Any, ...]) -> tuple[Control, ...]:
+    """The controls (name, label, default, options, range) of one kind of a section."""
+    made = []
+    for name, label, default, options, limits in controls:
+        needs = (f"algorithm.{section}.kind", kind)
+        made.append(Control(f"algorithm.{section}.{name}", label, options, limits, default, needs))
+    return tuple(made)
+
+
+_TIES = ("ties", "ties", "share", TIES, None)
+_RADIUS = ("radius", "radius (empty: none)", "", (), None)
+ALGORITHM = (
+    Control(
+        "algorithm.features.kind",
+        "features",
+        tuple(kind for kind in FEATURES if kind in {"modulo", "one-hot"}),
+        default="modulo",
+    ),
+    *_of("features", "modulo", ("d1", "d1", 5, (), (1, 20, 1)), ("d2", "d2", 5, (), (1, 20, 1))),
+    Control("algorithm.policy.kind", "policy", tuple(POLICIES), default="softmax"),
+    *_of("policy", "softmax", ("temperature", "temperature", 100.0, _series(-1, 3), None)),
+    *_of("policy", "greedy", _TIES),
+    *_of("policy", "epsilon-greedy", ("eps", "eps", 0.1, (), (0.0, 1.0, 0.01)), _TIES),
+    *_of("policy", "fixed", ("pi", "action, or uniform", "uniform", (), None)),
+    Control("algorithm.target", "target", tuple(TARGETS), default="sampled"),
+    Control("algorithm.step_size.kind", "step size", tuple(STEP_SIZES), default="constant"),
+    *_of("step_size", "constant", ("value", "value", 0.01, _series(-4, 0), None)),
+    *_of(
+        "step_size",
+        "linear-decay",
+        ("w", "w", 0.05, _series(-3, 1), None),
+        ("a", "a", 8000.0, _series(0, 5), None),
+    ),
+    *_of(
+        "step_size",
+        "piecewise-decay",
+        ("values", "values", [0.05, 0.01], (), None),
+        ("boundaries", "from step", [10_000], (), None),
+    ),
+    Control("algorithm.sync_every", "local steps K", (*PERIODS, "never"), default=10),
+    Control("algorithm.server.kind", "server rule", tuple(SERVERS), default="mean"),
+    *_of("server", "mean", _RADIUS),
+    *_of("server", "median", _RADIUS),
+    *_of("server", "trimmed-mean", ("share", "share", 0.2, (), (0.0, 0.45, 0.05)), _RADIUS),
+    *_of("server", "krum", ("liars", "liars", 1, (), (0, 20, 1)), _RADIUS),
+    *_of("server", "personal", ("act", "agents act by", "own", ("own", "mixture"), None), _RADIUS),
+)
+TRAINING = (
+    Control("training.runs", "runs", range=(1, 50, 1), default=10),
+    Control(
+        "training.steps",
+        "steps per agent",
+        tuple(int(number) for number in _series(3, 6)),
+        default=20_000,
+    ),
+    Control("training.seed", "seed of the runs", default=0),
+)
+TARGET = Control("target", "error to reach", default=1.0)
+EVERY = (*FLEET, *ALGORITHM, *TRAINING, TARGET)  # of all views
+
+
+def shown(controls: tuple[Control, ...], values: Mapping[str, Any]) -> list[Control]:
+    """The controls that are there when keys have these values."""
+    return [one for one in controls if one.needs is None or values.get(one.needs[0]) == one.needs[1]]

@@ -1,0 +1,120 @@
+"""Controls as widgets, each with the error that it caused below it."""
+
+from collections.abc import Callable, Mapping
+from html import escape
+from typing import Any
+
+import panel as pn
+
+from fedsarsa.explore.controls import Control, shown
+from fedsarsa.explore.page import ERROR
+from fedsarsa.explore.settings import Base, Values, only_shown, parsed, written
+
+Changed = Callable[[bool], None]  # told whether the hand still moves
+WIDTH = 280  # pixels of a control
+
+
+class Form:
+    """Groups of controls, and the values they have.
+
+    Parameters
+    ----------
+    base : Base
+        What the controls change.
+    groups : mapping
+        Title -> controls.
+    values : dict
+        A value for every control that is there at first.
+    changed : function
+        Called when a value has changed, with whether it is still being dragged.
+    """
+
+    def __init__(
+        self, base: Base, groups: Mapping[str, tuple[Control, ...]], values: Values, changed: Changed
+    ) -> None:
+        self.groups = {title: base.available(controls) for title, controls in groups.items()}
+        self.values, self.changed = dict(values), changed
+        self._widgets: dict[str, Any] = {}
+        self._errors: dict[str, pn.pane.HTML] = {}
+        self._columns = {title: pn.Column(sizing_mode="stretch_width") for title in self.groups}
+        for title in self.groups:
+            self._fill(title)
+        cards = [
+            pn.Card(
+                column, title=title, sizing_mode="stretch_width", css_classes=["group"], margin=(0, 0, 8, 0)
+            )
+            for title, column in self._columns.items()
+            if len(column)
+        ]
+        self.layout = pn.Column(*cards, width=WIDTH + 30, css_classes=["form"])
+
+    def show_errors(self, errors: Mapping[str, str]) -> None:
+        """Show every error below its control, and no others."""
+        for key, pane in self._errors.items():
+            text = errors.get(key, "")
+            pane.object, pane.visible = escape(text), bool(text)
+
+    def set(self, values: Mapping[str, Any]) -> None:
+        """Give some controls other values, and say so once."""
+        self.values |= values
+        for title in self.groups:
+            self._fill(title)
+        self.changed(False)
+
+    def _fill(self, title: str) -> None:
+        """Make the widgets of the controls that are there now."""
+        controls = self.groups[title]
+        kept = {key: value for key, value in self.values.items() if key not in {one.key for one in controls}}
+        self.values = kept | only_shown(controls, self.values)
+        rows = []
+        for one in shown(controls, self.values):
+            made = widget(one, self.values[one.key])
+            error = pn.pane.HTML("", visible=False, width=WIDTH, stylesheets=[ERROR], margin=(0, 5))
+            self._widgets[one.key], self._errors[one.key] = made, error
+            moves = dragging(made)
+            made.param.watch(lambda event, one=one, moves=moves: self._take(one, event.new, moves), "value")
+            if moves:
+                made.param.watch(lambda event, one=one: self._take(one, event.new, False), "value_throttled")
+            rows.append(pn.Column(made, error, margin=0, css_classes=["control"]))
+        self._columns[title][:] = rows
+
+    def _take(self, control: Control, value: Any, moving: bool) -> None:
+        if value is None:
+            return
+        if control.options == () and control.range is None:
+            value = parsed(value)
+        elif control.range is not None and isinstance(control.default, float):
+            value = round(float(value), 10)  # 0.15000000000000002
+        if self.values.get(control.key) == value and moving:
+            return
+        self.values[control.key] = value
+        if control.chooses_kind:
+            self._fill(next(title for title, every in self.groups.items() if control in every))
+        self.changed(moving)
+
+
+def dragging(made: Any) -> bool:
+    """Whether a widget is a slider, which speaks while it moves and when it is released."""
+    return "value_throttled" in made.param
+
+
+def widget(control: Control, value: Any) -> Any:
+    """The widget of a control; values beyond a slider's ends move its ends."""
+    common = {"name": control.label, "width": WIDTH, "margin": (4, 5)}
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if control.range is not None:
+        start, end, step = control.range
+        value = value if number else control.default
+        kind = pn.widgets.FloatSlider if isinstance(control.default, float) else pn.widgets.IntSlider
+        return kind(start=min(start, value), end=max(end, value), step=step, value=value, **common)
+    if control.options and not all(isinstance(one, str) for one in control.options):
+        options = list(control.options)
+        if value not in options and number:
+            options.insert(sum(1 for one in options if not isinstance(one, str) and one < value), value)
+        value = value if value in options else control.default
+        named = {one if isinstance(one, str) else f"{one:,}".replace(",", " "): one for one in options}
+        return pn.widgets.DiscreteSlider(options=named, value=value, **common)
+    if control.options:
+        value = value if value in control.options else control.default
+        return pn.widgets.Select(options=list(control.options), value=value, **common)
+    return pn.widgets.TextInput(value=written(value), **common)

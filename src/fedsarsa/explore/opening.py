@@ -1,0 +1,52 @@
+"""What ``fedsarsa explore`` opens: a configuration, an example, a folder of results, or an address."""
+
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from fedsarsa.experiments import config as configs
+from fedsarsa.explore.results import Results
+from fedsarsa.explore.settings import Base, base_of
+
+EXAMPLES = Path("examples")
+FINITE = ("paper", "file", "gym-tables")
+
+
+def explore(what: str | None, port: int, say: Callable[[str], None]) -> None:
+    """Serve the page for what was asked for, until Ctrl-C.
+
+    Raises
+    ------
+    ValueError
+        The configuration is wrong, or not of finite worlds; or a folder holds no results.
+    ImportError
+        The extra ``explore`` is not installed.
+    """
+    base, view, query, results = asked(what)
+    try:
+        from fedsarsa.explore import server
+    except ModuleNotFoundError as error:
+        raise ImportError(f"{error.name} is not installed; pip install 'fedsarsa[explore]'") from None
+    server.serve(base, view, query, port, results, say)
+
+
+def asked(what: str | None) -> tuple[Base, str, str, Results | None]:
+    """The base, the view, its query and the folder of results that an argument of the command stands for."""
+    if what is None:
+        return base_of(), "federation", "", None
+    if what.startswith(("http://", "https://")):
+        link = urlsplit(what)
+        return base_of(), link.path.rpartition("/")[2] or "federation", f"?{link.query}", None
+    path = Path(what)
+    if path.is_dir():
+        return base_of(), "results", "", Results(path)
+    example = EXAMPLES / f"{what}.toml"
+    if not path.exists() and example.exists():
+        path = example
+    config = configs.load(path)
+    if config.fleet.kind not in FINITE:
+        raise ValueError(
+            f"{path}: fleet.kind: expected finite worlds ('paper', 'file' or 'gym-tables') to explore, "
+            f"got {config.fleet.kind!r}"
+        )
+    return base_of(config, path.parent), "federation", "", None

@@ -1,0 +1,303 @@
+"""The pictures of the federation view: each a figure and the numbers it shows."""
+
+from typing import Any
+
+import numpy as np
+from bokeh.models import ColumnDataSource, HoverTool, Range1d
+from bokeh.models.annotations import Whisker
+from bokeh.plotting import figure
+
+from fedsarsa._checks import Floats
+from fedsarsa.explore.page import BLUE, GREEN, GREY, ORANGE, RED, SKY
+from fedsarsa.explore.theory import Gains, Points, Predicted, plane
+from fedsarsa.explore.training import Bars, Trained
+
+HEIGHT = 300
+
+
+def blank(title: str, x: str, y: str, **options: Any) -> Any:
+    """An empty figure with names for its axes."""
+    drawn = figure(
+        title=title,
+        x_axis_label=x,
+        y_axis_label=y,
+        height=HEIGHT,
+        sizing_mode="stretch_width",
+        tools="pan,box_zoom,wheel_zoom,reset,save",
+        active_drag=None,
+        active_scroll=None,
+        **options,
+    )
+    drawn.toolbar.logo = None
+    drawn.toolbar.autohide = True
+    return drawn
+
+
+def finish(drawn: Any, columns: int = 3) -> None:
+    """A small legend below the axis; a click on its entries hides them."""
+    legend = drawn.legend[0]
+    legend.update(
+        orientation="horizontal",
+        ncols=columns,
+        click_policy="hide",
+        label_text_font_size="11px",
+        border_line_color=None,
+        spacing=8,
+        padding=0,
+        margin=0,
+    )
+    drawn.add_layout(legend, "below")
+
+
+def limit(drawn: Any, heights: Floats) -> None:
+    """Limits and ticks of a logarithmic axis by the heights of lines; others may reach down to zero."""
+    seen = heights[np.isfinite(heights) & (heights > 0)]
+    if len(seen) == 0:
+        return
+    low, high = float(seen.min()) / 1.6, float(seen.max()) * 1.4
+    drawn.y_range.update(start=low, end=high)
+    digits = (1,) if high > 1000 * low else (1, 2, 5) if high > 10 * low else range(1, 10)
+    powers = range(int(np.floor(np.log10(low))), int(np.ceil(np.log10(high))) + 1)
+    ticks = [float(f"{digit}e{power}") for power in powers for digit in digits]
+    drawn.yaxis.ticker = [tick for tick in ticks if low <= tick <= high]
+    drawn.yaxis.major_label_overrides = {tick: f"{tick:g}" for tick in ticks}
+
+
+class ErrorPicture:
+    """The error's mean over runs with its band, and the predicted curve."""
+
+    def __init__(self) -> None:
+        self.measured = ColumnDataSource({"t": [], "error": [], "low": [], "high": []})
+        self.predicted = ColumnDataSource({"t": [], "error": []})
+        self.figure = blank(
+            "Error of the central parameter",
+            "steps per agent",
+            "squared distance to agent 0's fixed point",
+            y_axis_type="log",
+            y_range=Range1d(start=0.1, end=100),
+        )
+        self.figure.varea("t", "low", "high", source=self.measured, color=BLUE, alpha=0.25)
+        line = self.figure.line(
+            "t", "error", source=self.measured, color=BLUE, width=2, legend_label="trained, with 95% band"
+        )
+        self.figure.line(
+            "t", "error", source=self.predicted, color="black", dash=[6, 4], legend_label="predicted"
+        )
+        tips = [("step", "@t"), ("error", "@error{0.000a}"), ("95%", "@low{0.000a} to @high{0.000a}")]
+        self.figure.add_tools(HoverTool(renderers=[line], tooltips=tips, mode="vline"))
+        finish(self.figure)
+
+    def show(self, trained: Trained) -> None:
+        """Draw a training."""
+        curves = trained.curves()
+        columns = {name: curves[name].values for name in ("error", "low", "high")}
+        self.figure.tags = [trained.parameters.sizes["run"]]  # how many runs are drawn
+        self.measured.data = {"t": curves["t"].values, **columns}
+        self._limit()
+
+    def predict(self, predicted: Predicted | None) -> None:
+        """Draw what was predicted, or nothing."""
+        times, errors = ([], []) if predicted is None else (predicted.mse["t"].values, predicted.mse.values)
+        self.predicted.data = {"t": times, "error": errors}
+        self._limit()
+
+    def _limit(self) -> None:
+        """Limits by the lines: a band may reach down to zero, at minus infinity."""
+        limit(self.figure, np.concatenate([one.data["error"] for one in (self.measured, self.predicted)]))
+
+
+class FloorPicture:
+    """Where the error ends, split into bias and noise."""
+
+    def __init__(self) -> None:
+        rows = ["predicted", "trained"]
+        self.source = ColumnDataSource({"row": rows, "bias": [0.0, 0.0], "noise": [0.0, 0.0]})
+        self.figure = blank("The floor: bias and noise", "error", "", y_range=rows)
+        self.figure.x_range.start = 0
+        self.figure.hbar_stack(
+            ["bias", "noise"],
+            y="row",
+            height=0.5,
+            source=self.source,
+            color=[RED, SKY],
+            legend_label=["bias: worlds differ, steps are not small", "noise"],
+        )
+        self.figure.add_tools(HoverTool(tooltips=[("bias", "@bias{0.000a}"), ("noise", "@noise{0.000a}")]))
+        finish(self.figure)
+
+    def show(self, trained: Trained | None, predicted: Predicted | None) -> None:
+        """Draw the parts that are known."""
+        known = trained is not None and trained.point is not None
+        measured = trained.floor() if trained is not None and known else {"bias": 0.0, "noise": 0.0}
+        expected = (0.0, 0.0) if predicted is None else (predicted.bias, predicted.floor - predicted.bias)
+        self.source.data = {
+            "row": ["predicted", "trained"],
+            "bias": [expected[0], measured["bias"]],
+            "noise": [expected[1], measured["noise"]],
+        }
+
+
+class DriftPicture:
+    """How far agents move apart within a round."""
+
+    def __init__(self) -> None:
+        self.source = ColumnDataSource({"t": [], "drift": []})
+        self.figure = blank(
+            "Drift within a round",
+            "steps per agent",
+            "mean squared distance to the mean",
+            y_axis_type="log",
+            y_range=Range1d(start=0.1, end=100),
+        )
+        line = self.figure.line("t", "drift", source=self.source, color=BLUE, width=2)
+        tips = [("step", "@t"), ("drift", "@drift{0.000a}")]
+        self.figure.add_tools(HoverTool(renderers=[line], tooltips=tips, mode="vline"))
+
+    def show(self, trained: Trained) -> None:
+        """Draw the drift of a training."""
+        drift = trained.curves()["drift"]
+        drift = drift.where(drift > 0)
+        self.source.data = {"t": drift["t"].values, "drift": drift.values}
+        limit(self.figure, drift.values)
+
+
+class PointsPicture:
+    """Where parameters settle, in the plane in which their points differ most."""
+
+    def __init__(self) -> None:
+        self.figure = blank(
+            "Where parameters settle", "first principal axis", "second principal axis", match_aspect=True
+        )
+        kinds = {
+            "agents": ("each agent alone", "circle", GREY, 7),
+            "agent 0": ("agent 0 alone", "circle", ORANGE, 11),
+            "runs": ("trained, per run", "x", BLUE, 9),
+            "federated": ("federated point", "diamond", BLUE, 14),
+            "central": ("central MDP", "square", GREEN, 9),
+        }
+        self.sources = {}
+        for name, (label, marker, colour, size) in kinds.items():
+            self.sources[name] = ColumnDataSource({"x": [], "y": [], "name": []})
+            self.figure.scatter(
+                "x",
+                "y",
+                source=self.sources[name],
+                marker=marker,
+                color=colour,
+                size=size,
+                line_width=2 if marker == "x" else 1,
+                fill_alpha=0.75,
+                legend_label=label,
+            )
+        self.figure.add_tools(HoverTool(tooltips="@name"))
+        finish(self.figure)
+
+    def show(self, points: Points | None, finals: Floats) -> None:
+        """Draw the points and the final parameters (run, d), or nothing."""
+        if points is None:
+            for source in self.sources.values():
+                source.data = {"x": [], "y": [], "name": []}
+            return
+        flat, runs = plane(points, finals)
+        places = {
+            "agents": (flat.own[1:], [f"agent {agent}" for agent in range(1, len(flat.own))]),
+            "agent 0": (flat.own[:1], ["agent 0"]),
+            "runs": (runs, [f"run {run}" for run in range(len(runs))]),
+            "federated": (flat.federated[None], ["federated point"]),
+            "central": (flat.central[None], ["fixed point of the central MDP"]),
+        }
+        for name, (where, names) in places.items():
+            self.sources[name].data = {"x": where[:, 0], "y": where[:, 1], "name": names}
+
+
+class GainsPicture:
+    """Who gains by federating: errors to the agent's own fixed point, alone and together."""
+
+    def __init__(self) -> None:
+        self.figure = blank(
+            "Who gains by federating",
+            "agent",
+            "error to the agent's own fixed point",
+            y_range=Range1d(start=0, end=1),
+        )
+        self.sources, self.predicted = {}, {}
+        for name, colour, place in (("alone", ORANGE, -0.2), ("together", BLUE, 0.2)):
+            source = ColumnDataSource({"agent": [], "mean": [], "low": [], "high": []})
+            marks = ColumnDataSource({"agent": [], "error": []})
+            shifted = {"source": source, "width": 0.38, "color": colour, "fill_alpha": 0.8}
+            self.figure.vbar("agent", top="mean", legend_label=f"{name}, trained", **shifted)
+            self.figure.add_layout(
+                Whisker(base="agent", lower="low", upper="high", source=source, level="overlay")
+            )
+            self.figure.scatter(
+                "agent",
+                "error",
+                source=marks,
+                marker="dash",
+                size=11,
+                line_width=2,
+                color="black",
+                legend_label="predicted",
+            )
+            self.sources[name], self.predicted[name] = (source, place), (marks, place)
+        self.figure.add_tools(
+            HoverTool(tooltips=[("error", "@mean{0.000a}"), ("95%", "@low{0.000a} to @high{0.000a}")])
+        )
+        finish(self.figure)
+
+    def show(self, alone: Bars | None, together: Bars | None) -> None:
+        """Draw what was measured, or nothing."""
+        for name, bars in (("alone", alone), ("together", together)):
+            source, place = self.sources[name]
+            agents = np.arange(0 if bars is None else len(bars.mean)) + place
+            columns = {key: [] for key in Bars._fields} if bars is None else bars._asdict()
+            source.data = {"agent": agents, **columns}
+        if alone is not None and together is not None:
+            tallest = np.maximum(alone.mean, together.mean).max()
+            whiskers = np.maximum(alone.high, together.high).max()  # of two runs they may be very long
+            self.figure.y_range.end = 1.05 * min(whiskers, 2 * tallest)
+
+    def predict(self, gains: Gains | None) -> None:
+        """Mark what was predicted, or nothing."""
+        for name, (marks, place) in self.predicted.items():
+            errors = np.zeros(0) if gains is None else getattr(gains, name)
+            marks.data = {"agent": np.arange(len(errors)) + place, "error": errors}
+
+
+class ReturnsPicture:
+    """Every agent's exact return by what it learned, beside its optimum."""
+
+    def __init__(self) -> None:
+        names = ("agent", "left", "right", "together", "alone", "optimal")
+        self.source = ColumnDataSource({name: [] for name in names})
+        self.figure = blank("What the policies are worth, exactly", "agent", "discounted return")
+        for name, x, marker, colour, size in (
+            ("optimal", "agent", "dash", GREEN, 14),
+            ("alone", "left", "triangle", ORANGE, 8),
+            ("together", "right", "circle", BLUE, 8),
+        ):
+            self.figure.scatter(
+                x,
+                name,
+                source=self.source,
+                marker=marker,
+                color=colour,
+                size=size,
+                line_width=2,
+                legend_label=name,
+            )
+        tips = [
+            ("agent", "@agent"),
+            *((name, f"@{name}{{0.0000}}") for name in ("optimal", "together", "alone")),
+        ]
+        self.figure.add_tools(HoverTool(tooltips=tips))
+        finish(self.figure)
+
+    def show(self, returns: Any) -> None:
+        """Draw a dataset of returns over ``agent``, or nothing."""
+        if returns is None:
+            self.source.data = {name: [] for name in self.source.data}
+            return
+        agents = returns["agent"].values
+        columns = {name: returns[name].values for name in ("together", "alone", "optimal")}
+        self.source.data = {"agent": agents, "left": agents - 0.15, "right": agents + 0.15, **columns}

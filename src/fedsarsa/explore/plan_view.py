@@ -1,0 +1,203 @@
+"""The plan view: a target error in, N, K and step size out, and their training beside the prediction."""
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import panel as pn
+from bokeh.models import ColumnDataSource, HoverTool, Range1d
+from bokeh.models.annotations import Span
+
+from fedsarsa._checks import positive
+from fedsarsa.experiments.config import Config
+from fedsarsa.explore import page, plans, theory, training
+from fedsarsa.explore.controls import ALGORITHM, FLEET, TARGET
+from fedsarsa.explore.form import Form
+from fedsarsa.explore.jobs import Latest, Stopped, Work, in_process
+from fedsarsa.explore.pictures import ErrorPicture, blank, finish, limit
+from fedsarsa.explore.plans import Planned
+from fedsarsa.explore.session import Session
+from fedsarsa.explore.settings import (
+    Base,
+    SettingsError,
+    blamed,
+    config_of,
+    from_query,
+    to_query,
+)
+from fedsarsa.explore.theory import Predicted, Unknown
+from fedsarsa.explore.training import Trained
+
+CHOSEN = ("algorithm.step_size", "algorithm.sync_every")  # by the plan
+FEATURES = tuple(one for one in ALGORITHM if not one.key.startswith(CHOSEN))
+GROUPS = {"Target": (TARGET,), "Fleet": FLEET, "Algorithm": FEATURES}
+CONTROLS = tuple(control for group in GROUPS.values() for control in group)
+
+
+class ChoicesPicture:
+    """Steps to the target by the number of agents, and the bias that no step size takes away."""
+
+    def __init__(self) -> None:
+        self.source = ColumnDataSource({"agents": [], "least_error": [], "bias": [], "steps": []})
+        self.figure = blank(
+            "What N agents can reach",
+            "agents N",
+            "error",
+            y_axis_type="log",
+            y_range=Range1d(start=0.1, end=100),
+        )
+        for name, colour, label in (
+            ("least_error", page.BLUE, "least error of any step size"),
+            ("bias", page.RED, "bias"),
+        ):
+            style = {"source": self.source, "color": colour, "legend_label": label}
+            self.figure.line("agents", name, width=2, **style)
+            self.figure.scatter("agents", name, size=8, **style)
+        self.target = Span(location=1.0, dimension="width", line_dash=[6, 4], line_color="black")
+        self.figure.add_layout(self.target)
+        tips = [("N", "@agents"), ("steps to target", "@steps"), ("least error", "@least_error{0.000a}")]
+        self.figure.add_tools(HoverTool(tooltips=tips))
+        finish(self.figure)
+
+    def show(self, plan: Planned) -> None:
+        """Draw what a plan compared; the dashed line is its target."""
+        choices = plan.choices
+        steps = ["never" if np.isinf(one) else f"{one:.0f}" for one in choices["steps"].values]
+        columns = {name: choices[name].values for name in ("agents", "least_error", "bias")}
+        self.source.data = columns | {"steps": steps}
+        self.target.location = plan.target
+        limit(self.figure, np.concatenate([columns["least_error"], columns["bias"], [plan.target]]))
+
+
+class PlanView:
+    """One tab: a target, the plan for it, and its training."""
+
+    def __init__(self, base: Base, query: str, session: Session) -> None:
+        self.base, self.session = base, session
+        values, self.address_errors = from_query(query, base, CONTROLS)
+        self.form = Form(base, GROUPS, values, self.changed)
+        self.words = page.text()
+        self.go = pn.widgets.Button(name="Plan", button_type="primary", width=100)
+        self.train = pn.widgets.Button(name="Train this", width=100, disabled=True)
+        self.stop = pn.widgets.Button(name="Stop", width=80, disabled=True)
+        self.busy = pn.indicators.LoadingSpinner(value=False, size=24)
+        self.go.on_click(lambda _: self.plan())
+        self.train.on_click(lambda _: self.run())
+        self.stop.on_click(lambda _: self.halt())
+        self.choices, self.error = ChoicesPicture(), ErrorPicture()
+        self.found: Planned | None = None
+        self.turn = 0
+        self.work = Latest()
+        session.at_end(self.work.close)
+        session.at_first(self.changed)
+        self.layout = pn.Column(
+            session.head,
+            self.words,
+            page.sides(
+                pn.Column(pn.Row(self.go, self.train, self.stop, self.busy), self.form.layout),
+                page.grid(self.choices.figure, self.error.figure),
+            ),
+            sizing_mode="stretch_width",
+        )
+
+    def changed(self, moving: bool = False) -> None:
+        """Check the values, and put them into the address."""
+        if moving:
+            return
+        self.halt()
+        self.found, self.train.disabled = None, True
+        if self.config() is not None:
+            self.session.address(to_query(self.form.values))
+
+    def config(self) -> Config | None:
+        """The configuration of the controls; None where a value is wrong, which is shown beside it."""
+        errors, self.address_errors = self.address_errors, {}
+        values = dict(self.form.values)
+        try:
+            positive("target", values.pop(TARGET.key))
+            config = config_of(self.base, values)
+        except SettingsError as wrong:
+            errors |= wrong.errors
+        except (TypeError, ValueError) as wrong:
+            errors[TARGET.key] = str(wrong)
+        self.form.show_errors(errors)
+        rest = [message for key, message in errors.items() if key not in self.form.values]
+        self.words.object = page.paragraph("" if errors else "Press Plan.", wrong=" ".join(rest))
+        return None if errors else config
+
+    def plan(self) -> None:
+        """Look for the plan, in the place of what is under way."""
+        config = self.config()
+        if config is None:
+            return
+        target, folder = float(self.form.values[TARGET.key]), self.base.folder
+        self._busy("Planning: settings are compared to first order, then predicted in full.")
+        self._submit(lambda stopped: in_process(plans.plan, config, folder, target, stopped=stopped))
+
+    def run(self) -> None:
+        """Train the plan that was found, beside its prediction."""
+        if self.found is None:
+            return
+        values = {key: value for key, value in self.form.values.items() if key != TARGET.key}
+        values = {key: value for key, value in values.items() if not key.startswith(CHOSEN)}
+        config = config_of(self.base, values | self.found.values())
+        self._busy(self.found.sentence())
+        self._submit(partial(_beside, config, self.base.folder))
+
+    def _submit(self, work: Work) -> None:
+        """Do work in the place of what is under way; what that still finds is not shown."""
+        self.turn += 1
+        turn = self.turn
+        self.work.submit(work, lambda result: self.session.later(partial(self.show, result, turn)))
+
+    def halt(self) -> None:
+        """Stop what is under way."""
+        self.turn += 1
+        self.work.stop()
+        self._done()
+
+    def show(self, result: Any, turn: int) -> None:
+        """Draw what a computation found, unless another has taken its place."""
+        if turn != self.turn:
+            return
+        match result:
+            case Planned():
+                self.found = result
+                self.choices.show(result)
+                self.words.object = page.paragraph(result.sentence(), result.warnings)
+                self._done()
+            case Predicted():
+                self.error.predict(result)
+            case Trained():
+                self.error.show(result)
+                last = result.curves().isel(t=-1)
+                assert self.found is not None
+                said = (
+                    f"{self.found.sentence()} Trained: {float(last['error']):.3g} "
+                    f"(95%: {float(last['low']):.3g} to {float(last['high']):.3g})."
+                )
+                self.words.object = page.paragraph(said, self.found.warnings)
+                self._done()
+            case Exception():
+                key = TARGET.key if "target" in str(result) else blamed(str(result), self.form.values)
+                self.form.show_errors({key: str(result)})
+                self.words.object = page.paragraph("", wrong="" if key else str(result))
+                self._done()
+
+    def _busy(self, words: str) -> None:
+        self.words.object = page.paragraph(words)
+        self.busy.value, self.stop.disabled, self.train.disabled = True, False, True
+
+    def _done(self) -> None:
+        self.busy.value, self.stop.disabled, self.train.disabled = False, True, self.found is None
+
+
+def _beside(config: Config, folder: Path, stopped: Stopped) -> Iterator[Any]:
+    """The prediction of a plan, then its training."""
+    for answer in in_process(theory.answers, config, folder, stopped=stopped):
+        if isinstance(answer, Predicted | Unknown):
+            yield answer
+            break
+    yield training.train(config, folder, stopped)

@@ -1,0 +1,161 @@
+"""A folder of results: the cells of sweeps that are there, and the claims and figures of a reproduction.
+
+The folder is only read, and may grow meanwhile.
+"""
+
+import csv
+import json
+import warnings
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from fedsarsa.experiments import grid as grids
+from fedsarsa.experiments import learning_curves, summary
+from fedsarsa.experiments.grid import Cell, Grid
+from fedsarsa.experiments.references import reference
+from fedsarsa.experiments.statistics import mean_and_margin
+from fedsarsa.experiments.store import MANIFEST, Store
+from fedsarsa.experiments.sweep import Sweep
+from fedsarsa.explore.training import RECORDS
+from fedsarsa.federation.history import History
+
+CLAIMS = "claims.csv"
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """A trained cell: what it led to, and the way there.
+
+    Attributes
+    ----------
+    curve : xarray.Dataset over ``t``
+        ``mean`` over runs of the error, or of the return of episodes, and its 95% band ``low`` to ``high``.
+    name, mean, margin : str, float, float
+        Final error or late return, its mean over runs and the half-width of its 95% interval.
+    """
+
+    cell: Cell
+    curve: xr.Dataset
+    name: str
+    mean: float
+    margin: float
+    failed: int
+
+
+class SweepResults:
+    """The cells of one sweep's folder; each is read when it is new."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._known: dict[int, tuple[int, Outcome]] = {}
+
+    @cached_property
+    def grid(self) -> Grid:
+        """The grid that the folder's description tells."""
+        known = json.loads((self.folder / MANIFEST).read_text(encoding="utf-8"))
+        return grids.build(known["settings"], dict(known["axes"]), self.folder, str(self.folder))
+
+    @property
+    def axes(self) -> dict[str, list[str]]:
+        """The values of every axis, by the axis's short name, as words."""
+        values = self.grid.axes.values()
+        return {
+            name: [grids.label(value) for value in every]
+            for name, every in zip(self.grid.names, values, strict=True)
+        }
+
+    def settings(self, cell: Cell) -> dict[str, str]:
+        """A cell's value on every axis, as words."""
+        values = cell.values.values()
+        return {name: grids.label(value) for name, value in zip(self.grid.names, values, strict=True)}
+
+    def outcomes(self) -> list[Outcome]:
+        """What is there now; files that are not whole are left for later."""
+        store = Store(self.folder, lambda _: None)
+        for cell in self.grid.cells:
+            path = store.path(cell.number)
+            try:
+                stamp = path.stat().st_mtime_ns
+                if self._known.get(cell.number, (None,))[0] != stamp:
+                    self._known[cell.number] = stamp, self._outcome(cell, History.load(path), store)
+            except (OSError, ValueError):
+                self._known.pop(cell.number, None)
+        return [self._known[number][1] for number in sorted(self._known)]
+
+    def _outcome(self, cell: Cell, history: History, store: Store) -> Outcome:
+        found = summary.outcome(Sweep(self.grid, store))(cell, history)
+        with warnings.catch_warnings(action="ignore", category=RuntimeWarning):  # no episode, no sound run
+            mean, margin = mean_and_margin(found)
+            across, band = mean_and_margin(self._runs(cell, history))
+        band = band.fillna(0.0)
+        curve = xr.Dataset({"mean": across, "low": across - band, "high": across + band})
+        failed = int(found.attrs["failed"])
+        return Outcome(cell, curve, str(found.name), float(mean), float(margin), failed)
+
+    def _runs(self, cell: Cell, history: History) -> xr.DataArray:
+        """Returns or errors over time, (run, t)."""
+        if "episodes" in history.data:
+            return learning_curves.coarse(history).mean("agent")
+        theta = reference(cell.config, self.folder)
+        where = np.full(history.data.sizes["d"], np.nan) if theta is None else theta
+        central = history.central.isel(t=slice(None, None, max(1, history.data.sizes["t"] // RECORDS)))
+        return ((central - where) ** 2).sum("d", skipna=False)
+
+
+class Results:
+    """A folder of results.
+
+    Parameters
+    ----------
+    folder : Path
+        Of a sweep or a reproduction, as the commands wrote it.
+
+    Raises
+    ------
+    ValueError
+        It holds neither.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.sweeps = {name: SweepResults(path) for name, path in _sweeps(folder).items()}
+        if not self.sweeps:
+            raise ValueError(
+                f"{folder}: expected results of fedsarsa sweep or fedsarsa reproduce, got neither"
+            )
+
+    def claims(self) -> list[dict[str, str]]:
+        """The claims of a reproduction, with verdicts; none if there are none, or not yet."""
+        path = self.folder / CLAIMS
+        if not path.exists():
+            return []
+        with path.open(encoding="utf-8", newline="") as file:
+            return list(csv.DictReader(file))
+
+    def figures(self) -> dict[str, Path]:
+        """The pictures in the folder, by name."""
+        return {path.stem: path for path in sorted(self.folder.glob("*.png"))}
+
+    def stamp(self) -> Any:
+        """What differs when the folder has changed."""
+        files = [path for one in self.sweeps.values() for path in one.folder.glob("[0-9]*.nc")]
+        files += [*self.folder.glob("*.png"), *self.folder.glob(CLAIMS)]
+        return {(str(path), path.stat().st_mtime_ns) for path in files if path.exists()}
+
+
+def _sweeps(folder: Path) -> dict[str, Path]:
+    """The folders of sweeps: this one, or those of a reproduction."""
+    found = {}
+    for manifest in [folder / MANIFEST, *sorted(folder.glob(f"cells/*/{MANIFEST}"))]:
+        try:
+            known = json.loads(manifest.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            continue
+        if "axes" in known:
+            found[manifest.parent.name] = manifest.parent
+    return found

@@ -1,0 +1,80 @@
+"""What one sees, in a few sentences made from the numbers."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from fedsarsa.explore.theory import ByNumber, Predicted
+from fedsarsa.explore.training import Bars, Trained
+
+MOSTLY = 0.5  # share of the floor from which on one part is called the cause
+
+
+def sentences(
+    trained: Trained,
+    predicted: Predicted | None = None,
+    gains: tuple[Bars, Bars] | None = None,
+    by_number: ByNumber | None = None,
+) -> str:
+    """What training and theory say; ``gains`` are measured errors alone and together."""
+    return " ".join(
+        [
+            *_error(trained, predicted),
+            *([] if gains is None else _gains(*gains)),
+            *([] if by_number is None else _numbers(by_number)),
+        ]
+    )
+
+
+def _error(trained: Trained, predicted: Predicted | None) -> Iterator[str]:
+    agents, steps = len(trained.fleet), f"{trained.steps:,}".replace(",", " ")
+    failed = int((trained.history.failed_at >= 0).sum())
+    if failed:
+        runs = len(trained.history.failed_at)
+        yield f"In {failed} of {runs} runs parameters stopped being finite: try a smaller step size."
+    if trained.point is None:
+        yield "Agent 0 settles nowhere, or elsewhere than its fixed point: there is no error to measure."
+        return
+    last = trained.curves().isel(t=-1)
+    if not np.isfinite(last["error"]):
+        return
+    who = "one agent" if agents == 1 else f"{agents} agents together"
+    band = f"{float(last['low']):.3g} to {float(last['high']):.3g}"
+    expected = "" if predicted is None else f"; theory predicted {float(predicted.mse[-1]):.3g}"
+    yield (f"After {steps} steps the error of {who} is {float(last['error']):.3g} (95%: {band}){expected}.")
+    parts = trained.floor()
+    share = parts["bias"] / (parts["bias"] + parts["noise"]) if sum(parts.values()) > 0 else 0.0
+    first = float(trained.curves()["error"][0])
+    if parts["bias"] > 0.01 * first and predicted is not None and float(last["error"]) > 2 * predicted.floor:
+        yield f"It is still falling: theory expects it to end at {predicted.floor:.3g}."
+    elif share >= MOSTLY:
+        yield f"{share:.0%} of the floor is bias, which smaller steps do not take away."
+    else:
+        yield f"{1 - share:.0%} of the floor is noise: smaller steps or more agents take it away."
+
+
+def _gains(alone: Bars, together: Bars) -> Iterator[str]:
+    agents = len(alone.mean)
+    if agents == 1:
+        return
+    gain = together.high < alone.low
+    lose = together.low > alone.high
+    yield f"{int(gain.sum())} of {agents} agents come nearer to their own fixed points by federating"
+    rest = agents - int(gain.sum()) - int(lose.sum())
+    yield f"and {int(lose.sum())} get further away" + (f"; of {rest} the runs do not tell." if rest else ".")
+
+
+def _numbers(by_number: ByNumber) -> Iterator[str]:
+    alone, *others = by_number.error
+    counts = by_number.agents[1:]
+    if not others:
+        return
+    better = [n for n, error in zip(counts, others, strict=True) if error < alone]
+    best = by_number.agents[int(np.argmin(by_number.error))]
+    if not better:
+        yield f"Agent 0 does best alone: by theory, {counts[0]} agents already pull it away."
+    elif better[-1] == counts[-1]:
+        where = "most with all of them" if best == counts[-1] else f"most with {best} agents"
+        yield f"By theory agent 0 gains by federating with any number of agents up to {counts[-1]}, {where}."
+    else:
+        yield f"By theory agent 0 gains by federating up to N = {better[-1]}; then the others pull it away."

@@ -1,0 +1,108 @@
+"""The server of the page: on loopback, under an address that cannot be guessed."""
+
+import secrets
+import threading
+import webbrowser
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import panel as pn
+
+from fedsarsa.explore import jobs, page
+from fedsarsa.explore.federation_view import FederationView
+from fedsarsa.explore.plan_view import PlanView
+from fedsarsa.explore.results import Results
+from fedsarsa.explore.results_view import for_folder
+from fedsarsa.explore.session import Session
+from fedsarsa.explore.settings import Base
+
+HOST = "127.0.0.1"
+TOKEN_BYTES = 16
+VIEWS: dict[str, Callable[..., Any]] = {"federation": FederationView, "plan": PlanView}
+
+
+@dataclass(frozen=True, eq=False)
+class Opened:
+    """A server that listens: its address, and how to end it."""
+
+    address: str
+    server: Any
+
+    def serve(self) -> None:
+        """Answer until Ctrl-C."""
+        self.server.start()
+        self.server.io_loop.start()
+
+
+def open_page(
+    base: Base, view: str = "federation", query: str = "", port: int = 0, results: Results | None = None
+) -> Opened:
+    """Listen on loopback; a page is only there for those who know its address.
+
+    Parameters
+    ----------
+    base : Base
+        What the controls change.
+    view : str
+        The view that the address opens.
+    query : str
+        Settings of that view, as addresses hold them.
+    port : int
+        Any that is free unless given.
+    results : Results, optional
+        A folder to look at.
+
+    Raises
+    ------
+    ValueError
+        There is no such view.
+    """
+    views = VIEWS if results is None else VIEWS | {"results": for_folder(results)}
+    if view not in views:
+        raise ValueError(f"view must be one of {', '.join(views)}, got {view!r}")
+    jobs.prepare()
+    pn.extension(raw_css=[page.STYLE], sizing_mode=None, notifications=False)
+    token = secrets.token_urlsafe(TOKEN_BYTES)
+    made = {name: _page(make, base, name, list(views)) for name, make in views.items()}
+    server = pn.serve(
+        made,
+        port=port,
+        address=HOST,
+        websocket_origin=None,
+        prefix=token,
+        title=dict.fromkeys(made, "fedsarsa explore"),
+        show=False,
+        start=False,
+        verbose=False,
+        use_index=False,
+        ico_path="none",
+        # Lost sessions end soon: their threads should not wait for a tab that is closed.
+        unused_session_lifetime=15_000,
+        check_unused_sessions=5_000,
+    )
+    return Opened(f"http://{HOST}:{server.port}/{token}/{view}{query}", server)
+
+
+def serve(
+    base: Base, view: str, query: str, port: int, results: Results | None, say: Callable[[str], None]
+) -> None:
+    """Serve the page and open it in the browser, until Ctrl-C."""
+    opened = open_page(base, view, query, port, results)
+    say(f"the page is at {opened.address}")
+    say("Ctrl-C ends it")
+    threading.Thread(target=webbrowser.open, args=(opened.address,), daemon=True).start()
+    try:
+        opened.serve()
+    except KeyboardInterrupt:
+        say("ended")
+
+
+def _page(view: Callable[..., Any], base: Base, name: str, views: list[str]) -> Callable[[], Any]:
+    """A function that makes the page of one tab."""
+
+    def make() -> Any:
+        given = pn.state.location.search if pn.state.location is not None else ""
+        return view(base, given, Session(name, views)).layout
+
+    return make

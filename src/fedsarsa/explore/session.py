@@ -1,0 +1,58 @@
+"""One open tab: its document, its address, and what ends with it."""
+
+from collections.abc import Callable, Sequence
+
+import panel as pn
+
+from fedsarsa.explore import page
+
+
+class Session:
+    """The tab whose page is being built: the name of its view among those of the server.
+
+    Attributes
+    ----------
+    head : panel.pane.HTML
+        Links to all views, which keep the settings of the address.
+    """
+
+    def __init__(self, view: str, views: Sequence[str]) -> None:
+        self._view, self._views = view, views
+        self.head = page.frame()
+        document = pn.state.curdoc
+        assert document is not None  # a page is being built
+        self._document = document
+        self._location = pn.state.location
+        self._open = True
+        self._ends: list[Callable[[], None]] = []
+        self._document.template_variables["app_favicon"] = "data:,"
+        pn.state.on_session_destroyed(self._end)
+        self.head.object = page.navigation(views, view, "")
+
+    def at_first(self, work: Callable[[], None]) -> None:
+        """Do something when the page is in the browser, which then takes every change."""
+        pn.state.onload(work)
+
+    def later(self, work: Callable[[], None]) -> None:
+        """Do something to the page when it is free; may be called from any thread."""
+        if self._open:
+            self._document.add_next_tick_callback(work)
+
+    def every(self, seconds: float, work: Callable[[], None]) -> None:
+        """Do something to the page again and again."""
+        pn.state.add_periodic_callback(work, int(1000 * seconds))
+
+    def address(self, query: str) -> None:
+        """Put the settings into the address and the links, without loading the page again."""
+        self.head.object = page.navigation(self._views, self._view, query)
+        if self._location is not None:
+            self._location.search = query
+
+    def at_end(self, work: Callable[[], None]) -> None:
+        """Do something when the tab is closed."""
+        self._ends.append(work)
+
+    def _end(self, _: object) -> None:
+        self._open = False
+        for work in self._ends:
+            work()

@@ -1,0 +1,215 @@
+"""What a view shows, as plain values: keys of the configuration, in the address and on the controls.
+
+A value is written as in TOML, words without quotation marks. Nothing else is read from an address: no name of
+a file, and no code.
+"""
+
+import re
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, urlencode
+
+from pydantic import ValidationError
+
+from fedsarsa._checks import nearest
+from fedsarsa.experiments.config import Config, explain
+from fedsarsa.explore.controls import EVERY, Control, shown
+
+Values = dict[str, Any]
+
+
+class SettingsError(ValueError):
+    """Settings that cannot be trained: ``errors`` holds a message for every control that caused one.
+
+    Messages that belong to no control are under the empty key.
+    """
+
+    def __init__(self, errors: Mapping[str, str]) -> None:
+        super().__init__("\n".join(errors.values()))
+        self.errors = dict(errors)
+
+
+@dataclass(frozen=True, eq=False)
+class Base:
+    """What controls change: a configuration as TOML gives it, and the folder of its files.
+
+    Keys that no control has stay as they are here.
+    """
+
+    content: dict[str, Any]
+    folder: Path
+
+    def available(self, controls: Iterable[Control]) -> tuple[Control, ...]:
+        """The controls without those of sections that are beyond them, such as worlds from a file."""
+        kept = []
+        if self.content["fleet"].get("kind", "paper") != "paper":
+            kept.append("fleet.")
+        for one in controls:
+            section = one.key.removesuffix("kind")
+            if one.chooses_kind and lookup(self.content, one.key) not in (None, *one.options):
+                kept.append(section)
+        if isinstance(self.content["algorithm"]["step_size"], list):
+            kept.append("algorithm.step_size.")
+        return tuple(one for one in controls if not one.key.startswith(tuple(kept)))
+
+
+def base_of(config: Config | None = None, folder: Path = Path()) -> Base:
+    """The base of a configuration, of the published setting unless given."""
+    content = _without_none((config or Config()).model_dump(mode="json"))
+    algorithm = content["algorithm"]
+    if not isinstance(algorithm["step_size"], dict | list):
+        algorithm["step_size"] = {"kind": "constant", "value": algorithm["step_size"]}
+    if "server" not in algorithm:  # the mean's arguments stand in its place
+        given = {name: algorithm.pop(name) for name in ("weights", "radius") if name in algorithm}
+        algorithm["server"] = {"kind": "mean", **given}
+    return Base(content, folder)
+
+
+def first_values(base: Base, controls: Iterable[Control]) -> Values:
+    """The value of every control that is there at first."""
+    every = base.available(controls)
+    known = {one.key: lookup(base.content, one.key) for one in every}
+    values = {one.key: one.default if known[one.key] is None else known[one.key] for one in every}
+    return only_shown(every, values)
+
+
+def only_shown(controls: tuple[Control, ...], values: Mapping[str, Any]) -> Values:
+    """The values of the controls that are there; of those that have come, their defaults."""
+    return {one.key: values.get(one.key, one.default) for one in shown(controls, values)}
+
+
+def from_query(text: str, base: Base, controls: Sequence[Control]) -> tuple[Values, dict[str, str]]:
+    """The values of an address's query, and what is wrong with keys that no control has.
+
+    Keys that only other views have are left to them.
+    """
+    others = {one.key for one in EVERY} - {one.key for one in controls}
+    every = base.available(controls)
+    given = {key: parsed(value) for key, value in parse_qsl(text.removeprefix("?"), keep_blank_values=True)}
+    known = {one.key for one in every}
+    errors = {
+        key: f"address: {key}: unknown key{nearest(key, sorted(known))}; valid: {', '.join(sorted(known))}"
+        for key in given.keys() - known - others
+    }
+    kinds = {one.key: one.options for one in every if one.chooses_kind}
+    for key, options in kinds.items():
+        if key in given and given[key] not in options:
+            said = f"{key}: expected {' or '.join(options)}, got {given[key]!r}"
+            errors[key] = f"address: {said}{nearest(given.pop(key), list(options))}"
+    return only_shown(every, first_values(base, every) | given), errors
+
+
+def to_query(values: Mapping[str, Any]) -> str:
+    """The query of an address that restores the values."""
+    return "?" + urlencode({key: written(value) for key, value in values.items()})
+
+
+def parsed(text: str) -> Any:
+    """A value from its text: as in TOML, and words without quotation marks."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"] if "\n" not in text else text
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def written(value: Any) -> str:
+    """A value as text that ``parsed`` reads."""
+    if isinstance(value, str):
+        return value if parsed(value) == value else toml(value)
+    return toml(value)
+
+
+def toml(value: Any) -> str:
+    """A value as TOML writes it."""
+    if isinstance(value, dict):
+        inside = ", ".join(f"{name} = {toml(one)}" for name, one in value.items())
+        return f"{{ {inside} }}" if inside else "{}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(toml(one) for one in value)}]"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+        return f'"{escaped}"'
+    return repr(value)
+
+
+def content_of(base: Base, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration with these values, as TOML gives it."""
+    content = deepcopy(base.content)
+    for key, value in values.items():
+        if key.endswith(".kind") and lookup(content, key) != value:
+            _assign(content, key.removesuffix(".kind"), {})  # another kind has keys of its own
+    for key, value in values.items():
+        _assign(content, key, None if isinstance(value, str) and not value else value)
+    return _shortest(_without_none(content))
+
+
+def _shortest(content: dict[str, Any]) -> dict[str, Any]:
+    """A constant step size as a number, and the plain mean as no rule at all."""
+    algorithm, step_size = content["algorithm"], content["algorithm"]["step_size"]
+    if isinstance(step_size, dict) and step_size.keys() == {"kind", "value"}:
+        algorithm["step_size"] = step_size["value"]
+    if algorithm["server"] == {"kind": "mean"}:
+        del algorithm["server"]
+    return content
+
+
+def config_of(base: Base, values: Mapping[str, Any]) -> Config:
+    """The configuration with these values.
+
+    Raises
+    ------
+    SettingsError
+        A value is not valid; messages are those of the command line.
+    """
+    try:
+        return Config.model_validate(content_of(base, values))
+    except ValidationError as error:
+        errors = {}
+        for problem in error.errors():
+            parts = [str(part) for part in problem["loc"]]
+            inside = [key for key in values if _inside(key.split("."), parts)]
+            inside = inside or [key for key in values if _inside(key.split(".")[:-1], parts)]
+            errors[max(inside, key=len, default="")] = explain(problem)
+        raise SettingsError(errors) from None
+
+
+def blamed(message: str, keys: Iterable[str]) -> str:
+    """The key of the control that an error speaks of; empty if it names none."""
+    named = re.findall(r"\w+", message)
+    parts = {key: key.split(".")[1:] for key in keys}
+    own = (key for word in named for key, names in parts.items() if word == names[-1])
+    section = (key for word in named for key, names in parts.items() if word in names)
+    return next(own, next(section, ""))
+
+
+def lookup(content: Mapping[str, Any], key: str) -> Any:
+    """The value at a dotted key, None where there is none."""
+    found: Any = content
+    for part in key.split("."):
+        found = found.get(part) if isinstance(found, Mapping) else None
+    return found
+
+
+def _assign(content: dict[str, Any], key: str, value: Any) -> None:
+    *above, last = key.split(".")
+    for part in above:
+        content = content.setdefault(part, {})
+    content[last] = value
+
+
+def _inside(key: list[str], place: list[str]) -> bool:
+    """Whether the parts of a key are in a place in their order; places also name kinds."""
+    rest = iter(place)
+    return all(part in rest for part in key)
+
+
+def _without_none(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_none(one) for key, one in value.items() if one is not None}
+    return value

@@ -1,0 +1,182 @@
+"""What a federation's settings lead to when they are trained: curves, the floor's parts, gains, returns."""
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import xarray as xr
+
+from fedsarsa import theory
+from fedsarsa._checks import Floats
+from fedsarsa.algorithm import FedSARSA
+from fedsarsa.experiments.config import Config, finite
+from fedsarsa.experiments.references import reference
+from fedsarsa.experiments.statistics import TAIL, mean_and_margin
+from fedsarsa.explore.jobs import Stopped, StoppedError
+from fedsarsa.federation.history import History
+from fedsarsa.worlds.fleet import Fleet
+
+RECORDS = 400  # synchronisations that a curve shows at most
+
+
+class Bars(NamedTuple):
+    """A mean over runs per agent, (N,), and its 95% interval."""
+
+    mean: Floats
+    low: Floats
+    high: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """A federation that was trained.
+
+    Attributes
+    ----------
+    parameters : (run, t, d)
+        The central parameter at synchronisations and after the last step.
+    point : (d,) or None
+        Where agent 0 would settle alone, to which errors are measured; None where that is nowhere.
+    """
+
+    fleet: Fleet
+    algo: FedSARSA
+    history: History
+    parameters: xr.DataArray
+    point: Floats | None
+
+    @property
+    def steps(self) -> int:
+        """Steps per agent."""
+        return int(self.history.settings["steps"])
+
+    def error(self) -> xr.DataArray:
+        """Squared distance of the central parameter to ``point``, (run, t); NaN where there is none."""
+        where = np.nan if self.point is None else self.point
+        return ((self.parameters - where) ** 2).sum("d", skipna=False).rename("error")
+
+    def curves(self) -> xr.Dataset:
+        """Over t: mean ``error`` and its 95% band ``low`` to ``high``, and mean ``drift``."""
+        with warnings.catch_warnings(action="ignore", category=RuntimeWarning):  # every run has failed
+            mean, margin = mean_and_margin(self.error())
+            drift = self.history.drift.mean("run")
+        margin = margin.fillna(0.0)
+        low = (mean - margin).clip(min=np.finfo(float).tiny)  # zero cannot be drawn on a logarithmic axis
+        curves = xr.Dataset({"error": mean, "low": low, "high": mean + margin})
+        return curves.assign(drift=drift.reindex(t=curves["t"]))
+
+    def late(self) -> xr.DataArray:
+        """The central parameter in the last quarter of the training, (run, t, d)."""
+        return self.parameters.sel(t=slice((1 - TAIL) * self.steps, None))
+
+    def floor(self) -> dict[str, float]:
+        """The mean error in the last quarter, split into ``bias`` and ``noise``.
+
+        Bias is the squared distance of the mean parameter to ``point``, noise the rest.
+        """
+        late = self.late()
+        middle = late.mean(["run", "t"])
+        noise = float(((late - middle) ** 2).sum("d").mean())
+        where = np.nan if self.point is None else self.point
+        return {"bias": float(((middle - where) ** 2).sum("d", skipna=False)), "noise": noise}
+
+    def errors_to(self, points: Floats) -> Bars:
+        """Squared distance of the last central parameter to every agent's own point (N, d)."""
+        return _bars(((self.history.final - _labelled(points)) ** 2).sum("d"))
+
+
+def train(
+    config: Config,
+    folder: Path = Path(),
+    stopped: Stopped = lambda: False,
+    report: Callable[[float], None] | None = None,
+    runs: int | None = None,
+) -> Trained:
+    """Train what a configuration describes, or fewer ``runs`` of it.
+
+    Raises
+    ------
+    StoppedError
+        ``stopped`` said so.
+    ValueError, TypeError
+        The settings do not fit together.
+    """
+    fleet, algo = config.build(folder)
+    fleet = finite(fleet)
+    settings = config.training.model_copy(update={"record_every": record_every(config)})
+    if runs is not None:
+        settings = settings.model_copy(update={"runs": min(runs, settings.runs)})
+    history = algo.train(fleet, **settings.model_dump(), progress=_watch(settings.steps, stopped, report))
+    parameters, last = history.central, history.settings["steps"]
+    if int(parameters["t"][-1]) != last:
+        end = history.final.expand_dims(t=[last]).transpose("run", "t", "d")
+        parameters = xr.concat([parameters, end], "t")
+    if stopped():
+        raise StoppedError
+    return Trained(fleet, algo, history, parameters, reference(config, folder))
+
+
+def record_every(config: Config) -> int:
+    """As the configuration says, or less often: a curve needs no more than ``RECORDS`` points."""
+    training, every = config.training, config.algorithm.sync_every
+    rounds = 0 if every == "never" else training.steps // every
+    return max(training.record_every, rounds // RECORDS, 1)
+
+
+def train_alone(trained: Trained, stopped: Stopped = lambda: False) -> xr.DataArray:
+    """What every agent learns without the others in the same steps and runs, (run, agent, d)."""
+    settings = trained.history.settings
+    algo = replace(trained.algo, sync_every=None, server=None, weights=None, radius=None)
+    history = algo.train(
+        trained.fleet,
+        steps=trained.steps,
+        runs=settings["runs"],
+        seed=settings["seed"],
+        progress=_watch(trained.steps, stopped),
+    )
+    return history.local
+
+
+def errors_alone(local: xr.DataArray, points: Floats) -> Bars:
+    """Squared distance of every agent's own learner (run, agent, d) to its own point (N, d)."""
+    return _bars(((local - _labelled(points)) ** 2).sum("d"))
+
+
+def returns(trained: Trained, local: xr.DataArray) -> xr.Dataset:
+    """Exact returns per agent, of parameters' means over runs: ``together``, ``alone``; and ``optimal``."""
+    common = theory.evaluate(trained.fleet, trained.algo, trained.history.final.mean("run"))
+    own = theory.evaluate(trained.fleet, trained.algo, local.mean("run"))
+    return xr.Dataset(
+        {
+            "together": common["discounted_return"],
+            "alone": own["discounted_return"],
+            "optimal": common["optimal_return"],
+        }
+    )
+
+
+def _bars(error: xr.DataArray) -> Bars:
+    mean, margin = mean_and_margin(error)
+    margin = margin.fillna(0.0)
+    return Bars(mean.values, (mean - margin).values.clip(min=0), (mean + margin).values)
+
+
+def _labelled(points: Floats) -> xr.DataArray:
+    return xr.DataArray(points, dims=("agent", "d"))
+
+
+def _watch(
+    steps: int, stopped: Stopped, report: Callable[[float], None] | None = None
+) -> Callable[[int], None]:
+    """A function to call with the steps done, which ends the training when it is no longer wanted."""
+
+    def progress(done: int) -> None:
+        if stopped():
+            raise StoppedError
+        if report is not None:
+            report(done / steps)
+
+    return progress

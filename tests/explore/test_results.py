@@ -1,0 +1,110 @@
+"""A folder of results: its cells as they come, and the claims of a reproduction."""
+
+import shutil
+
+import numpy as np
+import pytest
+
+import fedsarsa as fs
+from fedsarsa.experiments import grid, sweep
+from fedsarsa.explore import opening, results
+from fedsarsa.explore.results_view import claims, table
+
+SWEEP = """
+[fleet]
+agents = 2
+states = 6
+actions = 4
+
+[algorithm]
+features = { kind = "modulo", d1 = 3, d2 = 2 }
+
+[training]
+steps = 40
+runs = 2
+
+[sweep]
+"fleet.eps_p, fleet.eps_r" = [0.0, 0.5]
+algorithm.policy = [{ kind = "softmax", temperature = 5.0 }, { kind = "greedy" }]
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A sweep of four cells, trained."""
+    folder = tmp_path_factory.mktemp("results")
+    path = folder / "sweep.toml"
+    path.write_text(SWEEP)
+    with sweep.opened(grid.load(path), folder / "sweep") as work:
+        sweep.run(work, lambda cell, history: None)
+    return folder / "sweep"
+
+
+def test_cells_are_read_with_their_settings_and_errors(folder):
+    found = results.Results(folder).sweeps["sweep"]
+    outcomes = found.outcomes()
+    assert len(outcomes) == 4
+    assert found.axes == {"eps_p": ["0", "0.5"], "policy": ["softmax(temperature 5)", "greedy"]}
+    assert found.settings(outcomes[2].cell) == {"eps_p": "0.5", "policy": "softmax(temperature 5)"}
+    history = fs.History.load(folder / "0000.nc")
+    fleet = fs.paper.fleet(2, 0, 0, states=6, actions=4)
+    point = fs.theory.fixed_point(fleet[0], fs.ModuloFeatures(3, 2), fs.Softmax(5.0))
+    assert outcomes[0].name == "final error"
+    assert np.allclose(outcomes[0].curve["mean"], history.mse(point).mean("run"))
+    assert outcomes[0].mean == pytest.approx(float(history.mse(point).isel(t=-1).mean()))
+
+
+def test_a_folder_that_grows(folder, tmp_path):
+    """Cells come one by one; a file that is not whole is left for later, and left alone."""
+    part = tmp_path / "part"
+    part.mkdir()
+    shutil.copy(folder / "identity.json", part)
+    found = results.Results(part)
+    inside = found.sweeps["part"]
+    assert inside.outcomes() == []
+    before = found.stamp()
+    shutil.copy(folder / "0001.nc", part)
+    (part / "0002.nc").write_bytes((folder / "0002.nc").read_bytes()[:500])
+    assert found.stamp() != before
+    assert [one.cell.number for one in inside.outcomes()] == [1]
+    shutil.copy(folder / "0002.nc", part)
+    first, second = inside.outcomes()
+    assert [first.cell.number, second.cell.number] == [1, 2]
+    assert inside.outcomes()[0] is first  # read once
+    assert sorted(path.name for path in part.iterdir()) == ["0001.nc", "0002.nc", "identity.json"]
+    assert "<td>greedy</td>" in table(inside, [first])
+
+
+def test_claims_link_to_the_figures_that_are_there(folder, tmp_path):
+    whole = tmp_path / "published"
+    shutil.copytree(folder, whole / "cells" / "sarsa")
+    (whole / "identity.json").write_text('{"seed": 0, "scale": {}}')
+    (whole / "sarsa.png").write_bytes(b"")
+    rows = "claim,where,quantity,value,low,high,verdict,detail,figure\n"
+    rows += "it <falls>,sec:a,slope,1.0,0.9,1.1,holds,,sarsa\nit stays,sec:b,slope,2.0,,,does not hold,,td\n"
+    (whole / "claims.csv").write_text(rows)
+    found = results.Results(whole)
+    assert list(found.sweeps) == ["sarsa"]
+    page = claims(found.claims(), found.figures())
+    assert "it &lt;falls&gt;" in page
+    assert "1 [0.9, 1.1]" in page
+    assert '<a href="results?figure=sarsa">sarsa</a>' in page
+    assert "figure=td" not in page
+    assert '<span class="fails">does not hold</span>' in page
+
+
+def test_what_the_command_opens(folder, tmp_path, monkeypatch):
+    assert opening.asked(str(folder))[1] == "results"
+    with pytest.raises(ValueError, match="expected results of fedsarsa sweep or fedsarsa reproduce"):
+        opening.asked(str(tmp_path))
+    link = "http://127.0.0.1:1234/token/plan?fleet.agents=3"
+    assert opening.asked(link)[1:3] == ("plan", "?fleet.agents=3")
+    (tmp_path / "examples").mkdir()
+    (tmp_path / "examples/carts.toml").write_text('fleet = { kind = "control", world = "CartPole" }')
+    (tmp_path / "examples/small.toml").write_text("fleet.agents = 7")
+    monkeypatch.chdir(tmp_path)
+    assert opening.asked("small")[0].content["fleet"]["agents"] == 7
+    with pytest.raises(ValueError, match=r"carts.toml: fleet.kind: expected finite worlds .* got 'control'"):
+        opening.asked("carts")
+    with pytest.raises(ValueError, match="cannot be read"):
+        opening.asked("nothing")

@@ -1,0 +1,203 @@
+"""What a view computes, without a page: trainings, theory, sentences, files."""
+
+import csv
+import io
+import tomllib
+
+import numpy as np
+import pytest
+
+import fedsarsa as fs
+from fedsarsa.experiments import config as configs
+from fedsarsa.explore import exports, sentence, settings, theory, training
+from fedsarsa.explore.jobs import StoppedError
+from tests.explore.pages import CONTROLS
+
+SMALL = "fleet.agents=3&fleet.eps_p=0.2&fleet.eps_r=0.2&fleet.states=10&fleet.actions=10&training.steps=2000"
+
+
+def content(query=SMALL):
+    base = settings.base_of()
+    values, errors = settings.from_query(query, base, CONTROLS)
+    assert errors == {}
+    return settings.content_of(base, values)
+
+
+def config(query=SMALL):
+    return configs.validate(content(query), "address")
+
+
+@pytest.fixture(scope="module")
+def trained():
+    return training.train(config())
+
+
+@pytest.fixture(scope="module")
+def answers():
+    return {type(one): one for one in theory.answers(config())}
+
+
+def test_curves_are_those_of_train(trained):
+    fleet = fs.paper.fleet(3, 0.2, 0.2, states=10, actions=10)
+    algo = fs.FedSARSA()
+    history = algo.train(fleet, steps=2000)
+    point = fs.theory.fixed_point(fleet[0], algo.features, algo.policy)
+    assert np.allclose(trained.curves()["error"], history.mse(point).mean("run"), rtol=1e-12)
+    curves = trained.curves()
+    assert (curves["low"] <= curves["error"]).all()
+    assert (curves["error"] <= curves["high"]).all()
+    assert curves["drift"].notnull().sum() == 200
+
+
+def test_a_curve_has_few_points_and_ends_with_the_training():
+    many = training.train(config(SMALL + "&training.steps=5003&algorithm.sync_every=1&training.runs=1"))
+    assert len(many.curves()["t"]) < 450
+    assert int(many.curves()["t"][-1]) == 5003
+    never = training.train(config(SMALL + "&algorithm.sync_every=never"))
+    assert never.curves()["t"].values.tolist() == [0, 2000]
+    plain = ((never.history.final - never.point) ** 2).sum("d").mean("run")
+    assert float(never.curves()["error"][-1]) == pytest.approx(float(plain))
+
+
+def test_the_floor_is_the_mean_of_the_late_errors(trained):
+    parts = trained.floor()
+    late = trained.error().sel(t=slice(1500, None))
+    assert parts["bias"] + parts["noise"] == pytest.approx(float(late.mean()))
+
+
+def test_a_training_is_stopped_and_says_how_far_it_is():
+    seen = []
+    with pytest.raises(StoppedError):
+        training.train(config(), stopped=lambda: bool(seen), report=seen.append)
+    assert len(seen) == 1
+    assert 0 < seen[0] <= 1
+
+
+def test_theory_says_what_predict_and_personal_weights_say(answers):
+    fleet, algo = config().build(None)
+    predicted = fs.theory.predict(fleet, algo, 2000)
+    assert np.allclose(answers[theory.Predicted].mse, predicted.mse)
+    assert answers[theory.Predicted].floor == predicted.floor
+    best = fs.theory.personal_weights(fleet, algo, 2000)
+    assert np.array_equal(answers[theory.Gains].alone, best.alone)
+    assert np.array_equal(answers[theory.Gains].together, best.together)
+    assert np.allclose(answers[theory.Points].own, best.points)
+    numbers = answers[theory.ByNumber]
+    assert numbers.agents == [1, 2, 3]
+    assert numbers.error[-1] == pytest.approx(float(predicted.mse[-1]))
+
+
+def test_theory_says_why_it_knows_nothing():
+    said = list(theory.answers(config(SMALL + "&algorithm.policy.kind=greedy")))
+    why = {one.part: one.why for one in said if isinstance(one, theory.Unknown)}
+    assert why.keys() >= {theory.Predicted, theory.Gains, theory.ByNumber}
+    assert "Greedy" in why[theory.Predicted]
+
+
+def test_the_plane_keeps_distances_of_points_that_lie_in_one():
+    rng = np.random.default_rng(0)
+    flat = rng.normal(size=(7, 2)) @ np.linalg.qr(rng.normal(size=(5, 2)))[0].T
+    points = theory.Points(flat[:4], flat[4], flat[5])
+    seen, finals = theory.plane(points, flat[6:])
+    before = np.linalg.norm(flat[:4] - flat[6], axis=1)
+    assert np.allclose(np.linalg.norm(seen.own - finals[0], axis=1), before)
+
+
+def test_gains_and_returns(trained, answers):
+    local = training.train_alone(trained)
+    own = answers[theory.Points].own
+    alone, together = training.errors_alone(local, own), trained.errors_to(own)
+    direct = ((local.values - own) ** 2).sum(axis=-1).mean(axis=0)
+    assert np.allclose(alone.mean, direct)
+    assert (together.low <= together.mean).all()
+    worth = training.returns(trained, local)
+    exact = fs.evaluate(trained.fleet, trained.algo, trained.history.final.mean("run"))
+    assert np.allclose(worth["together"], exact["discounted_return"])
+    assert (worth["optimal"] >= worth["alone"]).all()
+
+
+def bars(*means):
+    means = np.array(means)
+    return training.Bars(means, means - 0.1, means + 0.1)
+
+
+def test_sentences_come_from_the_numbers(trained, answers):
+    said = sentence.sentences(trained, answers[theory.Predicted])
+    last = float(trained.curves()["error"][-1])
+    assert f"the error of 3 agents together is {last:.3g}" in said
+    assert f"theory predicted {float(answers[theory.Predicted].mse[-1]):.3g}" in said
+    gains = (bars(1.0, 1.0, 1.0), bars(0.5, 1.5, 1.0))
+    said = sentence.sentences(trained, None, gains)
+    assert "1 of 3 agents come nearer" in said
+    assert "1 get further away; of 1 the runs do not tell." in said
+
+
+@pytest.mark.parametrize(
+    ("errors", "words"),
+    [
+        ([1.0, 0.5, 0.7, 1.2], "gains by federating up to N = 3; then the others pull it away"),
+        ([1.0, 1.5, 1.7, 1.2], "Agent 0 does best alone"),
+        ([1.0, 0.5, 0.4, 0.3], "up to 4, most with all of them"),
+        ([1.0, 0.2, 0.4, 0.3], "up to 4, most with 2 agents"),
+    ],
+)
+def test_sentences_say_how_many_agents_help(trained, errors, words):
+    assert words in sentence.sentences(trained, by_number=theory.ByNumber([1, 2, 3, 4], errors))
+
+
+def test_failed_runs_are_named():
+    wild = training.train(config(SMALL + "&algorithm.step_size.value=50.0&training.runs=2"))
+    assert "In 2 of 2 runs parameters stopped being finite" in sentence.sentences(wild)
+
+
+QUERIES = [
+    SMALL,
+    SMALL
+    + "&algorithm.sync_every=never&algorithm.policy.kind=epsilon-greedy&algorithm.features.kind=one-hot",
+    SMALL + "&algorithm.server.kind=trimmed-mean&algorithm.server.radius=9.5&algorithm.target=expected",
+    SMALL + "&algorithm.step_size.kind=piecewise-decay&algorithm.policy.kind=fixed&algorithm.policy.pi=1",
+]
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_copied_toml_is_the_same_configuration(query):
+    again = configs.validate(tomllib.loads(exports.toml_text(content(query))), "copied")
+    assert again == config(query)
+
+
+@pytest.mark.parametrize("query", [QUERIES[0], QUERIES[2]])
+def test_copied_python_trains_the_same(query):
+    names = {"print": lambda text: None}
+    exec(exports.python(content(query)), names)
+    assert np.array_equal(names["history"].final, training.train(config(query)).history.final)
+
+
+def test_copied_python_of_other_worlds_runs(tmp_path, monkeypatch):
+    path = tmp_path / "own.toml"
+    rng = np.random.default_rng(0)
+    np.savez(tmp_path / "worlds.npz", reward=rng.random((2, 4)), P0=np.full((2, 4, 4), 0.25))
+    path.write_text('fleet = { kind = "file", path = "worlds.npz", discount = 0.5, actions = 3 }')
+    base = settings.base_of(configs.load(path), tmp_path)
+    values = settings.first_values(base, CONTROLS) | {"training.steps": 200}
+    monkeypatch.chdir(tmp_path)
+    names = {"print": lambda text: None}
+    exec(exports.python(settings.content_of(base, values)), names)
+    here = training.train(settings.config_of(base, values), tmp_path)
+    assert np.array_equal(names["history"].final, here.history.final)
+
+
+def test_files_hold_the_numbers(trained, answers, tmp_path):
+    predicted = answers[theory.Predicted]
+    rows = list(csv.DictReader(io.StringIO(exports.csv_text(trained, predicted))))
+    curves = trained.curves()
+    assert [int(row["t"]) for row in rows] == curves["t"].values.tolist()
+    assert np.array_equal([float(row["error"]) for row in rows], curves["error"])
+    assert np.array_equal([float(row["predicted"]) for row in rows], predicted.mse)
+    assert rows[0]["drift"] == ""
+    made = {name: make(trained, predicted, content()) for name, (_, make) in exports.FILES.items()}
+    assert made["PNG"].startswith(b"\x89PNG")
+    assert b"<svg" in made["SVG"]
+    (tmp_path / "history.nc").write_bytes(made["netCDF"])
+    history = fs.History.load(tmp_path / "history.nc")
+    assert np.array_equal(history.final, trained.history.final)
+    assert tomllib.loads(history.data.attrs["config"]) == content()
