@@ -34,7 +34,12 @@ MISSING, UNKNOWN = "missing", "extra_forbidden"
 
 
 def explained(error: ValidationError, content: Any, whole: type[Section], file: str) -> str:
-    """Return pydantic's errors as sentences, a line for each key that is wrong in ``file``.
+    """Return pydantic's errors as sentences, a line for each key that is wrong in ``file`` (see `sentences`)."""
+    return "\n".join(f"{file}: {sentence}" for sentence in sentences(error, content, whole).values())
+
+
+def sentences(error: ValidationError, content: Any, whole: type[Section]) -> dict[tuple[Any, ...], str]:
+    """Return pydantic's errors as sentences, by the path of the key that is wrong.
 
     ``whole`` is the section that ``content``, what the file holds, was read as. A value that may be of
     several kinds has an error for each: they are put together, and those of kinds that the file did not mean
@@ -46,7 +51,7 @@ def explained(error: ValidationError, content: Any, whole: type[Section], file: 
     deepest = [
         place for place in problems if not any(place == other[: len(place)] != other for other in problems)
     ]
-    return "\n".join(f"{file}: {_sentence(place, problems[place], whole)}" for place in deepest)
+    return {place: _sentence(place, problems[place], whole) for place in deepest}
 
 
 def _place(problem: Any, content: Any) -> tuple[Any, ...]:

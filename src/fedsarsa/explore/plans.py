@@ -9,6 +9,7 @@ import xarray as xr
 
 from fedsarsa import theory
 from fedsarsa.experiments.config import Config, finite
+from fedsarsa.experiments.method_sections import ours
 from fedsarsa.explore.settings import Values
 from fedsarsa.theory.planning import Plan
 
@@ -92,6 +93,6 @@ def plan(config: Config, folder: Path, target: float) -> Iterator[Planned]:
     ValueError
         No setting reaches the target, or theory does not speak of these settings.
     """
-    fleet, algo = config.build(folder)
+    fleet, built = config.build(folder)
     with warnings.catch_warnings(action="ignore"):  # the plan has them
-        yield planned(theory.plan(finite(fleet), algo, target), len(finite(fleet)))
+        yield planned(theory.plan(finite(fleet), ours(built, "a plan"), target), len(finite(fleet)))

@@ -100,7 +100,7 @@ class SweepResults:
     def _runs(self, cell: Cell, history: History) -> xr.DataArray:
         """Returns or errors over time, (run, t)."""
         if "episodes" in history.data:
-            return learning_curves.coarse(history).mean("agent")
+            return history.learning_curve(bins=learning_curves.POINTS).mean("agent")
         theta = reference(cell.config, self.folder)
         where = np.full(history.data.sizes["d"], np.nan) if theta is None else theta
         central = history.central.isel(t=slice(None, None, max(1, history.data.sizes["t"] // RECORDS)))

@@ -16,7 +16,8 @@ from urllib.parse import parse_qsl, urlencode
 from pydantic import ValidationError
 
 from fedsarsa._checks import nearest
-from fedsarsa.experiments.config import Config, explain
+from fedsarsa.experiments.config import Config
+from fedsarsa.experiments.config_errors import sentences
 from fedsarsa.explore.controls import EVERY, Control, shown
 
 Values = dict[str, Any]
@@ -167,15 +168,16 @@ def config_of(base: Base, values: Mapping[str, Any]) -> Config:
     SettingsError
         A value is not valid; messages are those of the command line.
     """
+    content = content_of(base, values)
     try:
-        return Config.model_validate(content_of(base, values))
+        return Config.model_validate(content)
     except ValidationError as error:
         errors = {}
-        for problem in error.errors():
-            parts = [str(part) for part in problem["loc"]]
+        for place, sentence in sentences(error, content, Config).items():
+            parts = [str(part) for part in place]
             inside = [key for key in values if _inside(key.split("."), parts)]
             inside = inside or [key for key in values if _inside(key.split(".")[:-1], parts)]
-            errors[max(inside, key=len, default="")] = explain(problem)
+            errors[max(inside, key=len, default="")] = sentence
         raise SettingsError(errors) from None
 
 

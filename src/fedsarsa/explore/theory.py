@@ -14,6 +14,7 @@ from fedsarsa import theory
 from fedsarsa._checks import Floats
 from fedsarsa.algorithm import FedSARSA
 from fedsarsa.experiments.config import Config, finite
+from fedsarsa.experiments.method_sections import ours
 from fedsarsa.explore.training import RECORDS
 from fedsarsa.worlds.fleet import Fleet
 
@@ -66,8 +67,8 @@ Answer = Predicted | Points | Gains | ByNumber | Unknown
 
 def answers(config: Config, folder: Path = Path()) -> Iterator[Answer]:
     """`Predicted`, `Points`, `Gains` and `ByNumber`; `Unknown` in the place of what theory cannot say."""
-    fleet, algo = config.build(folder)
-    fleet, steps = finite(fleet), config.training.steps
+    worlds, built = config.build(folder)
+    fleet, algo, steps = finite(worlds), ours(built, "theory"), config.training.steps
     parts: list[tuple[type, Callable[[], Any]]] = [
         (Predicted, partial(predicted, fleet, algo, steps)),
         (Points, partial(points, fleet, algo)),

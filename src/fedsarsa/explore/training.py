@@ -13,6 +13,7 @@ from fedsarsa import theory
 from fedsarsa._checks import Floats
 from fedsarsa.algorithm import FedSARSA
 from fedsarsa.experiments.config import Config, finite
+from fedsarsa.experiments.method_sections import ours
 from fedsarsa.experiments.references import reference
 from fedsarsa.experiments.statistics import TAIL, mean_and_margin
 from fedsarsa.explore.jobs import Stopped, StoppedError
@@ -104,8 +105,8 @@ def train(
     ValueError, TypeError
         The settings do not fit together.
     """
-    fleet, algo = config.build(folder)
-    fleet = finite(fleet)
+    worlds, built = config.build(folder)
+    fleet, algo = finite(worlds), ours(built, "this page")
     settings = config.training.model_copy(update={"record_every": record_every(config)})
     if runs is not None:
         settings = settings.model_copy(update={"runs": min(runs, settings.runs)})
