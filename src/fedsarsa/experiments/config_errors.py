@@ -34,7 +34,7 @@ MISSING, UNKNOWN = "missing", "extra_forbidden"
 
 
 def explained(error: ValidationError, content: Any, whole: type[Section], file: str) -> str:
-    """Return pydantic's errors as sentences, a line for each key that is wrong in ``file`` (see `sentences`)."""
+    """Return pydantic's errors as sentences, a line for each key that is wrong in ``file``."""
     return "\n".join(f"{file}: {sentence}" for sentence in sentences(error, content, whole).values())
 
 
