@@ -126,3 +126,12 @@ def test_engines_that_cannot_are_named(method):
     problem = method.problem(FLEET, 20, runs=1, seed=0)
     with pytest.raises(ValueError, match="engine must be cpu or reference"):
         engines.build("ray", problem)
+
+
+def test_an_exchange_at_every_step_goes_on_for_long():
+    """Spans end with every record, and what the next one may last does not grow without bound."""
+    span = 1
+    for _ in range(400):
+        span = training.adapted(span, 1e-6)
+    assert span < 10**15
+    assert m.PFLSA(GROUPS, PI, 0.01).train(FLEET, steps=400, runs=1).central.sizes["t"] == 401

@@ -1,5 +1,6 @@
 """The compiled engine of synchronous Q-learning: every step draws a transition of every pair."""
 
+import math
 from typing import ClassVar
 
 import numpy as np
@@ -11,7 +12,7 @@ from fedsarsa.engines.arrays import RoundSettings, RunView, Span
 from fedsarsa.engines.general import GeneralEngine
 from fedsarsa.engines.general_rounds import Learners, RoundWorkspace, Worlds
 from fedsarsa.federation.state import RUNNING
-from fedsarsa.learning import finite_step, local_step, random
+from fedsarsa.learning import finite_step, random
 from fedsarsa.learning.continuous_features import Integers
 from fedsarsa.learning.step_arrays import Model
 from fedsarsa.worlds import alias
@@ -85,8 +86,11 @@ def local_steps(
                     ahead = finite_step.next_state(tables, world, U64(s), U64(a), at, fraction)
                     reward = finite_step.reward_of(tables, world, U64(s), U64(a), ahead)
                     j = s * actions + a
-                    change = size * (reward + model.discount * best[I64(ahead)] - theta[j])
-                    finite &= local_step.add(theta, progress, rest, j, change)
+                    moved = (1.0 - size) * theta[j] + size * (reward + model.discount * best[I64(ahead)])
+                    if len(progress) > 0:
+                        progress[j] += rest * (moved - theta[j])
+                    theta[j] = moved
+                    finite &= math.isfinite(moved)
             if not finite:
                 compiled_mean.fail(run, t, failed_at)
                 break

@@ -166,7 +166,8 @@ def step_of_all_pairs(problem: Problem, state: State, run: int, i: int, t: int, 
             (index,), _ = features.active(pair, a)
             reward, _ = world.move(pair, a, uniforms(problem, run, i, counter)[0])
             ahead = features.values_at(before, pair, problem.candidates).max()
-            theta[index] += step_size * (reward + problem.fleet.discount * ahead - before[index])
+            theta[index] = (1 - step_size) * before[index]
+            theta[index] += step_size * (reward + problem.fleet.discount * ahead)
 
 
 # ---- the world ----

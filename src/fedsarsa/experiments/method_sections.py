@@ -16,7 +16,7 @@ from fedsarsa.experiments.algorithm_sections import (
     Algorithm,
     by_shape,
 )
-from fedsarsa.experiments.section import DerivedSection, Steps, built, keys_of, section_for, unless_given
+from fedsarsa.experiments.section import DerivedSection, built, keys_of, section_for, unless_given
 from fedsarsa.learning.targets import TARGETS
 from fedsarsa.methods import METHODS, Method
 from fedsarsa.methods.fed_q import AVERAGING
@@ -26,7 +26,6 @@ FIXED_TABLE = Annotated[FIXED, unless_given("fixed")]  # type: ignore[valid-type
 METHOD_TYPES: dict[str, Any] = SETTING_TYPES | {
     "aim": Literal[TARGETS],
     "averaging": Literal[AVERAGING],
-    "sync_every": Steps,
 }
 # Where a type of FedSARSA's settings says too much.
 OWN_TYPES: dict[str, dict[str, Any]] = {
@@ -55,7 +54,8 @@ class MethodSection(DerivedSection):
         try:
             for name in self.key_names:
                 place = f"algorithm.{name}"
-                arguments[name] = built(getattr(self, name), folder)
+                value = getattr(self, name)
+                arguments[name] = None if (name, value) == ("sync_every", "never") else built(value, folder)
             place = "algorithm"
             method: Method = self.source(**arguments)
             return method

@@ -12,7 +12,7 @@ from fedsarsa._files import NO_ROOM
 from fedsarsa._interrupts import Interrupted, held_interrupt
 from fedsarsa.federation import checkpoint
 from fedsarsa.federation.engine import Engine
-from fedsarsa.federation.problem import Problem
+from fedsarsa.federation.problem import MOST_STEPS, Problem
 from fedsarsa.federation.progress import Progress, reporting
 from fedsarsa.federation.state import RUNNING, State, Synchronisations, first_state
 
@@ -91,7 +91,8 @@ def span_length(problem: Problem, t: int, wanted: int, record_every: int = 1) ->
 def adapted(span: int, seconds: float) -> int:
     """The length of the next span, so that it takes about ``SPAN_SECONDS``."""
     factor = SPAN_SECONDS / max(seconds, 1e-6)
-    return max(1, int(span * min(max(factor, 0.1), 10.0)))
+    # Spans that end with every record are short, however long they may be.
+    return max(1, int(min(span * min(max(factor, 0.1), 10.0), MOST_STEPS)))
 
 
 def _empty(problem: Problem, record_every: int) -> Synchronisations:
