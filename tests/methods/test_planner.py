@@ -20,9 +20,9 @@ MIXED = fs.Fleet([*FLEET, FLEET[2], FLEET[2]])  # a world that three agents shar
         QAvg(0.5, sync_every=4),
         QAvg([0.5, 0.2, 0.3, 0.5, 0.5], sync_every=2),
         QAvg(0.3, sync_every=4, form="released", decay=1.0),
-        QAvg(0.3, sync_every=4, form="released"),
+        QAvg(0.3, sync_every=2, form="released"),
         QAvg(1.0, sync_every=1),
-        QAvg(0.3, sync_every=None),
+        QAvg(0.9, sync_every=None),
         QAvg(0.3, sync_every=None, form="released"),
     ],
 )
