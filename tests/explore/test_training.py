@@ -164,7 +164,8 @@ QUERIES = [
     SMALL,
     SMALL
     + "&algorithm.sync_every=never&algorithm.policy.kind=epsilon-greedy&algorithm.features.kind=one-hot",
-    SMALL + "&algorithm.server.kind=trimmed-mean&algorithm.server.radius=9.5&algorithm.target=expected",
+    SMALL
+    + "&fleet.agents=6&algorithm.server.kind=trimmed-mean&algorithm.server.radius=9.5&algorithm.target=max",
     SMALL + "&algorithm.step_size.kind=piecewise-decay&algorithm.policy.kind=fixed&algorithm.policy.pi=1",
 ]
 
