@@ -21,8 +21,8 @@ PATIENCE = 180_000  # milliseconds
 SECONDS, LAST = 0.9, 5.0  # that a picture of the animation is shown, and the last one
 TITLES = ("Error of the central parameter", "Who gains by federating", "Where parameters settle")
 DRAWN = """title => Bokeh.documents.flatMap(one => [...one.all_models])
-    .filter(model => model.type === "Figure" && model.title.text === title)[0]
-    .renderers.map(one => one.data_source.get_length())"""
+    .filter(model => model.type === "Figure" && model.title.text === title)
+    .flatMap(model => model.renderers).map(one => one.data_source.get_length())"""
 
 
 def main(results: str) -> None:
@@ -63,13 +63,13 @@ def plan(page: Page, address: str) -> None:
 def animation(page: Page, address: str) -> None:
     """Heterogeneity of kernels and rewards on sliders, then what theory says."""
     page.goto(f"{address}federation?fleet.agents=10&fleet.eps_p=0.0&fleet.eps_r=0.0")
-    page.wait_for_function(f"({DRAWN})({TITLES[0]!r})[1] > 0")
+    drawn(page, TITLES[0], slice(1, 2))
     shots = [page.screenshot()]
     for slider in (1, 2):
         for _ in range(7):
             page.locator(".noUi-handle").nth(slider).focus()
             page.keyboard.press("ArrowRight")
-            page.wait_for_timeout(2500)
+            page.wait_for_timeout(1500)
             shots.append(page.screenshot())
     shots.append(settled(page))
     frames = [Image.open(io.BytesIO(shot)).convert("RGB").resize((868, 532)) for shot in shots]
@@ -80,10 +80,20 @@ def animation(page: Page, address: str) -> None:
     )
 
 
+def drawn(page: Page, title: str, parts: slice = slice(None)) -> None:
+    """Wait until parts of a picture have something to show."""
+    for _ in range(PATIENCE // 500):
+        page.wait_for_timeout(500)
+        lengths = page.evaluate(DRAWN, title)[parts]
+        if lengths and all(lengths):
+            return
+    raise TimeoutError(f"{title!r} was not drawn")
+
+
 def settled(page: Page) -> bytes:
     """A picture, once everything is drawn."""
     for title in TITLES:
-        page.wait_for_function(f"({DRAWN})({title!r}).every(length => length > 0)")
+        drawn(page, title)
     page.get_by_text("gent 0").first.wait_for()
     page.wait_for_timeout(3000)
     return page.screenshot()

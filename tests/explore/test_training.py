@@ -9,6 +9,7 @@ import pytest
 
 import fedsarsa as fs
 from fedsarsa.experiments import config as configs
+from fedsarsa.experiments.statistics import squared_distance
 from fedsarsa.explore import exports, sentence, settings, theory, training
 from fedsarsa.explore.jobs import StoppedError
 from tests.explore.pages import CONTROLS
@@ -63,6 +64,15 @@ def test_the_floor_is_the_mean_of_the_late_errors(trained):
     parts = trained.floor()
     late = trained.error().sel(t=slice(1500, None))
     assert parts["bias"] + parts["noise"] == pytest.approx(float(late.mean()))
+    means = trained.late().mean("t")
+    assert parts["bias"] == pytest.approx(squared_distance(means, trained.point).value)
+
+
+def test_agents_in_one_world_have_hardly_any_bias():
+    """Noise of a mean over ten runs is not taken for bias: the rest is of second order in the step size."""
+    same = SMALL + "&fleet.eps_p=0.0&fleet.eps_r=0.0&training.steps=20000&algorithm.step_size.value=0.05"
+    parts = training.train(config(same)).floor()
+    assert parts["bias"] < 0.05 * parts["noise"]
 
 
 def test_a_training_is_stopped_and_says_how_far_it_is():
@@ -154,7 +164,8 @@ QUERIES = [
     SMALL,
     SMALL
     + "&algorithm.sync_every=never&algorithm.policy.kind=epsilon-greedy&algorithm.features.kind=one-hot",
-    SMALL + "&algorithm.server.kind=trimmed-mean&algorithm.server.radius=9.5&algorithm.target=expected",
+    SMALL
+    + "&fleet.agents=6&algorithm.server.kind=trimmed-mean&algorithm.server.radius=9.5&algorithm.target=max",
     SMALL + "&algorithm.step_size.kind=piecewise-decay&algorithm.policy.kind=fixed&algorithm.policy.pi=1",
 ]
 
@@ -176,7 +187,10 @@ def test_copied_python_of_other_worlds_runs(tmp_path, monkeypatch):
     path = tmp_path / "own.toml"
     rng = np.random.default_rng(0)
     np.savez(tmp_path / "worlds.npz", reward=rng.random((2, 4)), P0=np.full((2, 4, 4), 0.25))
-    path.write_text('fleet = { kind = "file", path = "worlds.npz", discount = 0.5, actions = 3 }')
+    path.write_text(
+        'fleet = { kind = "file", path = "worlds.npz", discount = 0.5, actions = 3 }\n'
+        'algorithm.features.kind = "one-hot"'
+    )
     base = settings.base_of(configs.load(path), tmp_path)
     values = settings.first_values(base, CONTROLS) | {"training.steps": 200}
     monkeypatch.chdir(tmp_path)

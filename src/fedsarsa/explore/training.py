@@ -1,5 +1,6 @@
 """What a federation's settings lead to when they are trained: curves, the floor's parts, gains, returns."""
 
+import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -15,7 +16,7 @@ from fedsarsa.algorithm import FedSARSA
 from fedsarsa.experiments.config import Config, finite
 from fedsarsa.experiments.method_sections import ours
 from fedsarsa.experiments.references import reference
-from fedsarsa.experiments.statistics import TAIL, mean_and_margin
+from fedsarsa.experiments.statistics import TAIL, mean_and_margin, squared_distance
 from fedsarsa.explore.jobs import Stopped, StoppedError
 from fedsarsa.federation.history import History
 from fedsarsa.worlds.fleet import Fleet
@@ -76,13 +77,18 @@ class Trained:
     def floor(self) -> dict[str, float]:
         """The mean error in the last quarter, split into ``bias`` and ``noise``.
 
-        Bias is the squared distance of the mean parameter to ``point``, noise the rest.
+        Bias is the squared distance of the mean parameter to ``point``, less what the noise of a mean over
+        few runs adds to it; noise is the rest. A single run does not tell that part.
         """
+        if self.point is None:
+            return {"bias": math.nan, "noise": math.nan}
         late = self.late()
-        middle = late.mean(["run", "t"])
-        noise = float(((late - middle) ** 2).sum("d").mean())
-        where = np.nan if self.point is None else self.point
-        return {"bias": float(((middle - where) ** 2).sum("d", skipna=False)), "noise": noise}
+        total = float(((late - self.point) ** 2).sum("d").mean())
+        means = late.mean("t")
+        bias = float(((means.mean("run") - self.point) ** 2).sum("d"))
+        if late.sizes["run"] > 1:
+            bias = max(0.0, squared_distance(means, self.point).value)
+        return {"bias": bias, "noise": total - bias}
 
     def errors_to(self, points: Floats) -> Bars:
         """Squared distance of the last central parameter to every agent's own point (N, d)."""
