@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.table import Table
 
-from fedsarsa_benchmarks import control, deploy, explore, foundation, predictions, reproduction, theory
+from fedsarsa_benchmarks import control, deploy, foundation, predictions, reproduction, theory
 
 PARTS = {
     "foundation": foundation,
@@ -14,7 +14,6 @@ PARTS = {
     "control": control,
     "reproduction": reproduction,
     "deploy": deploy,
-    "explore": explore,
 }
 
 

@@ -268,7 +268,7 @@ def bench(
     part: Annotated[
         list[str] | None,
         typer.Option(
-            help="foundation, theory, predictions, control, reproduction, deploy, explore; all unless given."
+            help="foundation, theory, predictions, control, reproduction or deploy; all unless given."
         ),
     ] = None,
 ) -> None:
