@@ -5,16 +5,7 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.table import Table
 
-from fedsarsa_benchmarks import (
-    control,
-    deploy,
-    explore,
-    foundation,
-    methods,
-    predictions,
-    reproduction,
-    theory,
-)
+from fedsarsa_benchmarks import control, deploy, foundation, methods, predictions, reproduction, theory
 
 PARTS = {
     "foundation": foundation,
@@ -24,7 +15,6 @@ PARTS = {
     "control": control,
     "reproduction": reproduction,
     "deploy": deploy,
-    "explore": explore,
 }
 
 
