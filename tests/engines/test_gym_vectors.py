@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import fedsarsa as fs
+from fedsarsa.federation.training import NoAgentLeftError
 
 LENGTH = 3
 CLOSED, STEPPED = [], []
@@ -114,9 +115,13 @@ def test_environments_with_other_options_have_a_vector_of_their_own():
 
 
 def test_a_vector_that_raises_stops_all_its_agents():
-    with pytest.warns(RuntimeWarning, match="of run 0 stopped at step 19.*Walk-v0") as caught:
-        history = algorithm().train(walks(2, fails_at=20), 50, runs=1)
+    with (
+        pytest.warns(RuntimeWarning, match="of run 0 stopped at step 19.*Walk-v0") as caught,
+        pytest.raises(NoAgentLeftError, match="the cable came off") as stop,
+    ):
+        algorithm().train(walks(2, fails_at=20), 50, runs=1)
     assert "the cable came off" in str(caught[0].message)
+    history = stop.value.history
     assert history.data.stopped_at.values.tolist() == [[19, 19]]
     assert float(history.final.max()) > 0.3
 
@@ -125,15 +130,16 @@ def test_a_vector_that_raises_stops_all_its_agents():
     ("rows", "message"), [(0, "the motor is stuck"), (1, "must answer as many rows, got 1")]
 )
 def test_a_vector_that_does_not_reset_stops_its_agents(rows, message):
-    with pytest.warns(RuntimeWarning, match=message):
-        history = algorithm().train(walks(2, reset_rows=rows), 50, runs=1)
+    with pytest.warns(RuntimeWarning, match=message), pytest.raises(NoAgentLeftError, match=message) as stop:
+        algorithm().train(walks(2, reset_rows=rows), 50, runs=1)
+    history = stop.value.history
     assert history.data.stopped_at.values.tolist() == [[0, 0]]
     assert len(history.settings["stopped"]) == 2
 
 
 def test_a_vector_whose_agents_have_stopped_is_not_stepped():
     STEPPED.clear()
-    with pytest.warns(RuntimeWarning, match="stopped at step 19"):
+    with pytest.warns(RuntimeWarning, match="stopped at step 19"), pytest.raises(NoAgentLeftError):
         algorithm().train(walks(2, fails_at=20), 1000, runs=1)
     assert len(STEPPED) == 20
 

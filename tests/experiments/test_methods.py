@@ -59,8 +59,8 @@ def test_fedsarsa_may_be_named_too():
         ('method = "FedDT"', "algorithm.method: expected FedSARSA or .*got 'FedDT'; did you mean 'FedTD'?"),
         ('method = "FedTD"\nsync = 3', "algorithm.sync: unknown key; did you mean 'sync_every'?; valid"),
         ("sync = 3", "algorithm.sync: unknown key; did you mean 'sync_every'?"),
-        ('method = "SCAFFLSA"\nsync_every = 0.5', "algorithm.sync_every.*: Input should be a valid integer"),
-        ('method = "FedTD"\npolicy = { kind = "softmax" }', "algorithm.policy.kind: Input should be 'fixed'"),
+        ('method = "SCAFFLSA"\nsync_every = 0.5', "algorithm.sync_every.*: expected a whole number"),
+        ('method = "FedTD"\npolicy = { kind = "softmax" }', "algorithm.policy.kind: expected 'fixed'"),
         ('method = "FedQ"\nstep_size = 1.5', "algorithm: step_size must be below 1"),
     ],
 )

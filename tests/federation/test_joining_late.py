@@ -41,7 +41,7 @@ def mixtures(own, present):
     taken = np.cumsum(present, axis=0)  # rounds that agents have taken part in, (round, agent)
     for here, done in zip(present, taken, strict=True):
         after = np.stack([own[:, count, agent] for agent, count in enumerate(done)], axis=1)
-        context = Context(0, np.ones(agents), empty, empty, memory)
+        context = Context(0, 1, np.ones(agents), empty, empty, memory)
         start = rule.combine(start, after, np.tile(here, (runs, 1)), context)
         seen.append((start, rule.mixtures(start, memory)))
     return (np.stack(one, axis=1) for one in zip(*seen, strict=True))

@@ -124,7 +124,7 @@ def test_noise_is_that_of_its_share_and_seed():
     normal = np.random.default_rng(0).standard_normal((1, 20_000))
     from fedsarsa.federation.servers import Context
 
-    context = Context(0, np.ones(5), np.empty((1, 5, 0)), np.empty((1, 5, 0)), noise=normal)
+    context = Context(0, 1, np.ones(5), np.empty((1, 5, 0)), np.empty((1, 5, 0)), noise=normal)
     np.testing.assert_allclose(rule.combine(before, after, None, context)[0, 1:], 0.2 * normal[0, 1:])
     three = np.array([[True, True, True, False, False]])
     noisy = rule.combine(before, after, three, context)

@@ -212,5 +212,5 @@ def test_a_rule_is_part_of_a_checkpoint():
         replace(algo, server=server).problem(fleet, 20, 1, 0)
         for server in (fs.servers.Krum(1), fs.servers.Krum(2), fs.servers.Median(), None)
     ]
-    marks = {checkpoint.fingerprint(problem, "cpu", np.zeros(6), 1) for problem in problems}
+    marks = {repr(checkpoint.fingerprint(problem, "cpu", np.zeros(6), 1)) for problem in problems}
     assert len(marks) == 4

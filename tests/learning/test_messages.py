@@ -16,7 +16,7 @@ def test_feature_maps_of_every_kind_of_fleet():
     assert algo.feature_map(fs.GymFleet([fs.GymWorld("MountainCar-v0")])).dim == 2 * 4**2 * 3
     with pytest.raises(ValueError, match="features must be OneHot, ModuloFeatures or TabularFeatures"):
         algo.feature_map(fs.paper.fleet(2, states=4, actions=2))
-    with pytest.raises(ValueError, match="features must be TileCoding, FourierBasis or RBF"):
+    with pytest.raises(ValueError, match="features must be TileCoding, FourierBasis, RBF"):
         fs.FedSARSA().feature_map(fs.GymFleet([fs.GymWorld("MountainCar-v0")]))
 
 

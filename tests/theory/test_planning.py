@@ -96,7 +96,7 @@ def test_weights_of_the_first_agents_are_rescaled():
 def test_one_agent_alone():
     answer = plan(fs.Fleet([ring(6)]), fs.FedSARSA(fs.OneHot()), 10.0)
     assert (answer.agents, answer.sync_every) == (1, 1)
-    assert "learn alone" in str(answer)
+    assert "learns alone" in str(answer)
 
 
 @pytest.mark.slow

@@ -159,7 +159,7 @@ def test_arguments_out_of_range(call, message):
 
 
 def test_bad_keys_in_toml():
-    with pytest.raises(ValueError, match=r"fleet.random-mdps.kappa"):
+    with pytest.raises(ValueError, match=r"fleet.kappa: expected at most 1, got 2"):
         config.validate({"fleet": {"kind": "random-mdps", "kappa": 2.0}}, "file")
     with pytest.raises(ValueError, match=r"fleet.kind: expected .* did you mean 'windy-cliffs'"):
         config.validate({"fleet": {"kind": "windy-cliff"}}, "file")

@@ -110,7 +110,8 @@ class Plan:
         lines += ["", f"  After {self.steps} samples each, errors to the agent's own fixed point:"]
         lines.append("  agent   federated       alone   verdict")
         for row in self.verdicts.to_dataframe().itertuples():
-            words = _verdict(row, self.steps)
+            only = self.verdicts.sizes["agent"] == 1
+            words = "learns alone, as the only agent" if only else _verdict(row, self.steps)
             lines.append(f"  {row.Index:<5d} {row.federated:11.4g} {row.alone:11.4g}   {words}")
         lines += [f"\n  warning: {note}" for note in self.warnings]
         return "\n".join(lines)
