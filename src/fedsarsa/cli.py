@@ -338,7 +338,7 @@ def bench(
     part: Annotated[
         list[str] | None,
         typer.Option(
-            help="foundation, methods, theory, predictions, control, reproduction or deploy; all unless given."
+            help="foundation, methods, theory, predictions, control, reproduction, deploy; all unless given."
         ),
     ] = None,
 ) -> None:
