@@ -37,3 +37,18 @@ def test_methods_keep_the_contract(kind):
 def test_names_are_different():
     names = [kind.name for kind in fs.methods.METHODS]
     assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize("method", [fs.methods.FedTD(fs.ModuloFeatures(2, 1)), fs.methods.QAvg(sync_every=2)])
+def test_a_callback_may_stop_a_method(method):
+    seen = []
+
+    def stop(event):
+        seen.append(event.t)
+        if event.t >= 10:
+            event.stop("enough")
+
+    history = method.train(fs.random_mdps.fleet(agents=2), steps=40, runs=1, callback=stop)
+    assert seen[-1] == history.settings["steps"] == 10
+    assert history.settings["stopped_early"] == "enough"
+    assert history.settings["steps_asked_for"] == 40

@@ -1,11 +1,13 @@
 """What a method is: one of the systems that the papers compare, trained and measured like all others."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
 
 from numpy.typing import ArrayLike
 
 from fedsarsa._checks import Floats
+from fedsarsa.federation.events import Callback
 from fedsarsa.federation.history import History
 from fedsarsa.federation.progress import Progress
 from fedsarsa.worlds.fleet import Fleet
@@ -60,6 +62,7 @@ class Method(Protocol):
         progress: Progress = False,
         record_every: int = 1,
         checkpoint: str | Path | None = None,
+        callback: Callback | Sequence[Callback] | None = None,
     ) -> History:
         """Train, with the arguments of ``FedSARSA.train`` and a history as it makes them."""
 

@@ -1,5 +1,6 @@
 """Methods that know the worlds: local steps on exact tables, in rounds that a server ends by the mean."""
 
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -11,8 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 from fedsarsa import _checks, _files
 from fedsarsa._checks import Floats
 from fedsarsa.algorithm import FedSARSA, starting_point
-from fedsarsa.federation import rounds, training
+from fedsarsa.federation import events, rounds, training
 from fedsarsa.federation.engine import Engine
+from fedsarsa.federation.events import Callback
 from fedsarsa.federation.history import History, history_of
 from fedsarsa.federation.problem import Problem
 from fedsarsa.federation.progress import Progress
@@ -112,6 +114,7 @@ class Planning:
         progress: Progress = False,
         record_every: int = 1,
         checkpoint: str | Path | None = None,
+        callback: Callback | Sequence[Callback] | None = None,
     ) -> History:
         """Plan ``runs`` times from random tables; arguments and result are those of ``FedSARSA.train``.
 
@@ -133,17 +136,21 @@ class Planning:
         path = None if checkpoint is None else Path(checkpoint)
         if path is not None:
             _files.check_writable(path.parent)
+        callbacks = events.checked(callback)
         with closing(Planner(problem, self)) as planner:
-            state, records, _ = training.train(problem, planner, start, record_every, progress, path, [])
+            state, records, why = training.train(
+                problem, planner, start, record_every, progress, path, callbacks
+            )
         settings = {
             **self._algorithm().settings(fleet),
             "method": self.name,
             "method_settings": {field.name: repr(getattr(self, field.name)) for field in fields(self)},
-            "steps": problem.steps,
+            "steps": state.t,
             "runs": problem.runs,
             "seed": problem.seed,
             "record_every": record_every,
             "warm_start": theta0 is not None,
+            **({} if why is None else {"stopped_early": why, "steps_asked_for": problem.steps}),
         }
         return history_of(problem, state, records, Planner.name, settings, record_every)
 

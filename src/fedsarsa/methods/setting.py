@@ -1,5 +1,6 @@
 """Methods that are settings of FedSARSA: what agents do, what the server does, and no loop of their own."""
 
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -9,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from fedsarsa._checks import Floats
 from fedsarsa.algorithm import FedSARSA, starting_point, train_problem
+from fedsarsa.federation.events import Callback
 from fedsarsa.federation.history import History
 from fedsarsa.federation.problem import Problem
 from fedsarsa.federation.progress import Progress
@@ -60,12 +62,15 @@ class Setting:
         progress: Progress = False,
         record_every: int = 1,
         checkpoint: str | Path | None = None,
+        callback: Callback | Sequence[Callback] | None = None,
     ) -> History:
         """Train ``runs`` federations of a fleet; arguments and result are those of ``FedSARSA.train``."""
         problem, algo = self.problem(fleet, steps, runs, seed), self.algorithm()
         start = starting_point(problem, theta0, algo.initial_value)
         settings = algo.settings(problem.fleet) | self.settings() | {"warm_start": theta0 is not None}
-        return train_problem(problem, start, settings, engine, threads, progress, record_every, checkpoint)
+        return train_problem(
+            problem, start, settings, engine, threads, progress, record_every, checkpoint, callback
+        )
 
     def settings(self) -> dict[str, Any]:
         """The method and its settings in words and numbers, for records."""
