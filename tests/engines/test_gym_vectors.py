@@ -132,9 +132,7 @@ def test_a_vector_that_raises_stops_all_its_agents():
 def test_a_vector_that_does_not_reset_stops_its_agents(rows, message):
     with pytest.warns(RuntimeWarning, match=message), pytest.raises(NoAgentLeftError, match=message) as stop:
         algorithm().train(walks(2, reset_rows=rows), 50, runs=1)
-    history = stop.value.history
-    assert history.data.stopped_at.values.tolist() == [[0, 0]]
-    assert len(history.settings["stopped"]) == 2
+    assert stop.value.history is None  # nothing was learned before the first step
 
 
 def test_a_vector_whose_agents_have_stopped_is_not_stepped():

@@ -141,10 +141,10 @@ def test_a_killed_worker_costs_a_round_and_changes_nothing(monkeypatch, tmp_path
     expected = algo.train(group, 20_000, runs=2, engine="cpu")
 
     class Doomed(engine.AgentBlock):  # dies in the middle of a round, once
-        def steps(self, held, part, central, t, steps):
+        def steps(self, held, part, central, t, steps, *rest):
             import os
 
-            answer = super().steps(held, part, central, t, steps)
+            answer = super().steps(held, part, central, t, steps, *rest)
             life = tmp_path / str(self.first_agent)
             if t >= 5_000 + 1_000 * self.first_agent and not life.exists():
                 life.touch()
@@ -283,14 +283,14 @@ def test_a_worker_that_always_dies_is_an_error_that_names_its_agents(monkeypatch
     lives = tmp_path / "lives"
 
     class Deadly(engine.AgentBlock):  # the block of the last agents dies in its third round, again and again
-        def steps(self, held, part, central, t, steps):
+        def steps(self, held, part, central, t, steps, *rest):
             import os
 
             if self.first_agent == 3 and t >= 20:
                 with lives.open("a") as file:
                     file.write(".")
                 os.kill(os.getpid(), signal.SIGKILL)
-            return super().steps(held, part, central, t, steps)
+            return super().steps(held, part, central, t, steps, *rest)
 
     monkeypatch.setattr(engine, "AgentBlock", Deadly)
     with pytest.raises(

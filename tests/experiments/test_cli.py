@@ -59,7 +59,7 @@ def test_interrupt_saves_and_the_same_command_goes_on(tmp_path):
     again = command("train", config, "--out", out)
     assert again.returncode == 0, again.stderr
     assert "going on from" in again.stdout
-    assert [path.name for path in out.iterdir()] == ["history.nc"]
+    assert {path.name for path in out.iterdir()} == {"history.nc", "error.png", "error.pdf"}
     whole = fs.FedSARSA().train(
         fs.paper.fleet(3, states=10, actions=5), 3_000_000, runs=2, seed=4, record_every=1000
     )
