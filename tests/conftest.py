@@ -29,7 +29,10 @@ LONGEST = (
     "engines/test_ray_clusters.py",
     "experiments/reproduction/test_reproduction.py",
     "experiments/test_sweep.py",
+    "explore/test_page.py",
     "test_docs.py",
+    "federation/test_joining_late.py",
+    "deploy/test_personal_processes.py",
     "deploy/test_continuous.py",
 )
 
