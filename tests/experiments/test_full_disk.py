@@ -31,7 +31,7 @@ def test_a_training_waits_for_room_and_loses_nothing(tmp_path):
         disk.make_room()
         code, _, errors = disk.end()
     assert code == 0, errors
-    assert "checkpoint.nc'; training is not saved: it " in errors
+    assert "checkpoint.nc'; training is not saved: it cannot be extended" in errors
     assert "Traceback" not in errors
     written = fs.History.load(tmp_path / "kept" / "history.nc")
     expected = fs.FedSARSA().train(fs.paper.fleet(3, states=10, actions=5), 50, runs=2, seed=4)
