@@ -25,6 +25,7 @@ from fedsarsa.learning.actions import Candidates
 from fedsarsa.learning.continuous_features import BoxMap
 from fedsarsa.learning.features import FeatureMap, Features, ModuloFeatures
 from fedsarsa.learning.policies import FixedPolicy, Policy, Softmax
+from fedsarsa.learning.schedules import stage_of
 from fedsarsa.learning.step_sizes import StepSize
 from fedsarsa.learning.targets import ACCUMULATING, SAMPLED, Step, behaviours
 from fedsarsa.worlds.finite import FiniteMDP
@@ -341,6 +342,7 @@ class FedSARSA:
             seed=seed,
             asked=asked,
             faults=faults,
+            stage=stage_of(self.sync_every),
             **spaces(self.features, self._fixed, self.actions, fleet),
         )
 

@@ -18,6 +18,7 @@ from fedsarsa.federation.problem import MOST_STEPS, Problem
 from fedsarsa.federation.servers import Mean
 from fedsarsa.federation.state import RUNNING, acting_of, first_state, left_behind
 from fedsarsa.federation.training import adapted, span_length
+from fedsarsa.learning.schedules import stage_of
 from fedsarsa.learning.step_sizes import schedules
 from fedsarsa.learning.targets import behaviours
 
@@ -179,5 +180,6 @@ def _alone(federation: Federation, number: int) -> Problem:
         "step": step,
         "average_offset": None,
         "asked": None,
+        "stage": stage_of(federation.algorithm.sync_every),
     }
     return replace(problem, fleet=world, **one)  # type: ignore[arg-type]

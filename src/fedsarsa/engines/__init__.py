@@ -97,10 +97,11 @@ def build(name: str, problem: Problem, threads: int | None = None, first_agent: 
     ``first_agent`` is the number of the problem's first agent in the federation that it is a part of.
     """
     _check(name, problem)
-    built = _built(name, problem, threads, first_agent)
     if not problem.server.opens:
-        return built
-    return OpeningEngine(built, _built(name, probing(problem), threads, first_agent))
+        return _built(name, problem, threads, first_agent)
+    first = problem.at_step(0)
+    inner, probe = (_built(name, one, threads, first_agent) for one in (first, probing(first)))
+    return OpeningEngine(problem, inner, probe)
 
 
 def _built(name: str, problem: Problem, threads: int | None, first_agent: int) -> Engine:

@@ -67,11 +67,8 @@ class SpanEngine(Engine):
         central[:, k] = state.central
         drift[state.failed_at != RUNNING, k] = np.nan
 
-    def advance(self, state: State, steps: int) -> Synchronisations:
-        """Train every run for ``steps`` more steps, in place.
-
-        Either whole rounds, or a part of one round, which may end with its synchronisation.
-        """
+    def take_steps(self, state: State, steps: int) -> Synchronisations:
+        """Train every run for ``steps`` more steps, in place."""
         problem = self.problem
         span = span_of(problem, state.t, steps)
         records = span.rounds if span.synchronises else 0

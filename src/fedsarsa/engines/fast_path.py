@@ -15,10 +15,11 @@ from fedsarsa.engines.compiled import (
 from fedsarsa.federation.participation import Present
 from fedsarsa.federation.problem import Problem
 from fedsarsa.federation.state import RUNNING, State
+from fedsarsa.learning.choice import renumbered
 from fedsarsa.learning.continuous_features import Integers
 from fedsarsa.learning.features import Aggregation
 from fedsarsa.learning.finite_tables import tabulate
-from fedsarsa.learning.policies import Softmax
+from fedsarsa.learning.policies import Policy, Softmax
 
 VIEW_LANES = 512  # lanes of a view: few enough for their parameters to stay in the cache
 CACHE_COST = 64  # parameters per step of a round whose softmax is still worth handing out
@@ -33,7 +34,7 @@ class FastPathEngine(CompiledEngine):
         super().__init__(problem, threads, first_agent)
         fleet, features = problem.finite_worlds
         with announced():
-            self.tables = tabulate(fleet, features, problem.policy)
+            self.tables = tabulate(fleet, features, self.problem.policy)
         cached = (
             isinstance(problem.policy, Softmax)
             and isinstance(features, Aggregation)
@@ -52,6 +53,11 @@ class FastPathEngine(CompiledEngine):
                 self._lanes(state, 0, self.problem.runs),
                 new_workspace(self.tables, view),
             )
+
+    def follow(self, policy: Policy) -> None:
+        """Act by the policy with another number from now on."""
+        super().follow(policy)
+        self.tables = self.tables._replace(choice=renumbered(self.tables.choice, policy))
 
     def train_by_runs(
         self, state: State, step_sizes: Floats, span: Span, central: Floats, drift: Floats

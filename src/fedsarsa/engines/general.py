@@ -22,8 +22,10 @@ from fedsarsa.engines.general_rounds import FINITE, Learners, RoundWorkspace, Wo
 from fedsarsa.federation.participation import Present
 from fedsarsa.federation.problem import Problem
 from fedsarsa.federation.state import RUNNING, State
+from fedsarsa.learning.choice import renumbered
 from fedsarsa.learning.continuous_features import Integers
 from fedsarsa.learning.finite_tables import WorldTables, tabulate_worlds
+from fedsarsa.learning.policies import Policy
 from fedsarsa.learning.step_arrays import step_workspace
 from fedsarsa.worlds.control import dynamics
 from fedsarsa.worlds.control.world import pack
@@ -39,7 +41,7 @@ class GeneralEngine(CompiledEngine):
     def __init__(self, problem: Problem, threads: int | None = None, first_agent: int = 0) -> None:
         super().__init__(problem, threads, first_agent)
         with announced():
-            self.model, self.worlds = model_of(problem), worlds_of(problem)
+            self.model, self.worlds = model_of(self.problem), worlds_of(problem)
         self.settings = settings_of(problem, np.arange(problem.agents))
 
     def start(self, state: State) -> None:
@@ -49,6 +51,11 @@ class GeneralEngine(CompiledEngine):
             general_rounds.start(
                 self.worlds, self.model, self.settings, self.first_agent, learners, workspace
             )
+
+    def follow(self, policy: Policy) -> None:
+        """Act by the policy with another number from now on."""
+        super().follow(policy)
+        self.model = self.model._replace(choice=renumbered(self.model.choice, policy))
 
     def train_by_runs(
         self, state: State, step_sizes: Floats, span: Span, central: Floats, drift: Floats

@@ -14,15 +14,16 @@ from fedsarsa.federation.engine import Engine
 from fedsarsa.federation.problem import Problem
 from fedsarsa.federation.rounds import open_round
 from fedsarsa.federation.servers import Mean
-from fedsarsa.federation.state import State, Synchronisations
+from fedsarsa.federation.state import State, Synchronisations, joined
+from fedsarsa.learning.policies import Policy
 from fedsarsa.learning.targets import DIRECTION
 
 
 class OpeningEngine(Engine):
     """Trains by ``inner``, round by round; before each, ``probe`` takes one step of a copy of the state."""
 
-    def __init__(self, inner: Engine, probe: Engine) -> None:
-        super().__init__(inner.problem, inner.threads, inner.first_agent)
+    def __init__(self, problem: Problem, inner: Engine, probe: Engine) -> None:
+        super().__init__(problem, inner.threads, inner.first_agent)
         self.inner, self.probe = inner, probe
         self.name = inner.name  # type: ignore[misc]
 
@@ -30,7 +31,12 @@ class OpeningEngine(Engine):
         """Draw the first state of every agent, and its first action."""
         self.inner.start(state)
 
-    def advance(self, state: State, steps: int) -> Synchronisations:
+    def follow(self, policy: Policy) -> None:
+        """Act by the policy with another number from now on."""
+        self.inner.follow(policy)
+        self.probe.follow(policy)
+
+    def take_steps(self, state: State, steps: int) -> Synchronisations:
         """Train every run for ``steps`` more steps, in place."""
         every, end = self.problem.sync_every or self.problem.steps, state.t + steps
         seen = []
@@ -38,10 +44,7 @@ class OpeningEngine(Engine):
             if state.t % every == 0:
                 open_round(self.problem, state, self.first_directions(state))
             seen.append(self.inner.advance(state, min(every - state.t % every, end - state.t)))
-        return Synchronisations(
-            np.concatenate([one.central for one in seen], axis=1),
-            np.concatenate([one.drift for one in seen], axis=1),
-        )
+        return joined(seen)
 
     def first_directions(self, state: State) -> Floats:
         """The direction (R, N, d) of every agent's next step, which is not taken."""

@@ -35,6 +35,7 @@ from fedsarsa.federation.problem import Problem
 from fedsarsa.federation.servers import Mean
 from fedsarsa.federation.state import State, first_state
 from fedsarsa.learning.continuous_features import Integers
+from fedsarsa.learning.policies import Policy
 
 PATIENCE = 5.0  # seconds after which it is said what is waited for
 COMPILING = "workers compile the cpu engine, once on every machine, or their rounds are long"
@@ -80,12 +81,15 @@ class AgentBlock:
         t: int,
         steps: int,
         takes_part: Present = None,
+        policy: Policy | None = None,
     ) -> BlockState:
         """``steps`` steps of one round from ``t`` on, from the central parameters (R, d) if given.
 
-        Of those who take part, (R, n); None: everybody.
+        Of those who take part, (R, n); None: everybody. ``policy`` has a number of its own, if given.
         """
         self._awake(held)
+        if policy is not None:
+            self.engine.follow(policy)
         state = self._state(part, t)
         if central is not None:
             state.theta[:] = central[:, None, :]
@@ -179,6 +183,7 @@ class RayEngine(SpanEngine):
                     t,
                     span.steps,
                     None if counted is None else counted[:, part],
+                    None if self.problem is self.given else self.problem.policy,
                 )
                 for block, held, part in zip(self.blocks, self.held, self.parts, strict=True)
             ]

@@ -55,7 +55,7 @@ class ReferenceEngine(Engine):
                 begin(self.problem, state, run, i, random.START)
 
     @np.errstate(over="ignore", invalid="ignore")  # parameters that overflow are found and reported
-    def advance(self, state: State, steps: int) -> Synchronisations:
+    def take_steps(self, state: State, steps: int) -> Synchronisations:
         """Train every run for ``steps`` more steps, in place."""
         problem = self.problem
         step_sizes = problem.step_sizes(state.t, steps)

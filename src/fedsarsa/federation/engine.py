@@ -1,16 +1,21 @@
 """What an engine must be able to do."""
 
 from abc import ABC, abstractmethod
+from dataclasses import replace
 from typing import ClassVar
 
 from fedsarsa.federation.problem import Problem
-from fedsarsa.federation.state import State, Synchronisations
+from fedsarsa.federation.state import State, Synchronisations, joined
+from fedsarsa.learning.policies import Policy
 
 FIRST_SPAN = 100_000  # agent-steps of compiled worlds, before it is known how long they take
 
 
 class Engine(ABC):
     """Trains a problem on ``threads`` threads, all cores if None.
+
+    Where the policy's number follows a schedule, training goes stage by stage: a number holds for whole
+    rounds, and for at least a hundred steps. ``problem`` has the present one.
 
     Attributes
     ----------
@@ -27,7 +32,8 @@ class Engine(ABC):
     opened: bool = True
 
     def __init__(self, problem: Problem, threads: int | None = None, first_agent: int = 0) -> None:
-        self.problem, self.threads, self.first_agent = problem, threads, first_agent
+        self.given = problem  # its policy may follow a schedule
+        self.problem, self.threads, self.first_agent = problem.at_step(0), threads, first_agent
 
     @property
     def first_steps(self) -> int:
@@ -43,9 +49,27 @@ class Engine(ABC):
     def start(self, state: State) -> None:
         """Draw the first state of every agent, and its first action."""
 
-    @abstractmethod
     def advance(self, state: State, steps: int) -> Synchronisations:
-        """Train every run for ``steps`` more steps, in place."""
+        """Train every run for ``steps`` more steps, in place.
+
+        Either whole rounds, or a part of one round, which may end with its synchronisation.
+        """
+        if self.problem is self.given:
+            return self.take_steps(state, steps)
+        stage, end, seen = self.given.stage, state.t + steps, []
+        while state.t < end:
+            begun = state.t - state.t % stage
+            self.follow(self.given.at_step(begun).policy)
+            seen.append(self.take_steps(state, min(begun + stage, end) - state.t))
+        return joined(seen)
+
+    @abstractmethod
+    def take_steps(self, state: State, steps: int) -> Synchronisations:
+        """As `advance`, by the present policy."""
+
+    def follow(self, policy: Policy) -> None:
+        """Act by the policy with another number from now on."""
+        self.problem = replace(self.problem, policy=policy)
 
     def warm(self, state: State) -> None:
         """Compile all that training calls; ``state`` is of no use afterwards."""

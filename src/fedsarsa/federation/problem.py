@@ -1,6 +1,6 @@
 """A training problem, checked and complete: all that decides a training."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from fedsarsa.federation.servers import Server
 from fedsarsa.learning.continuous_features import BoxMap
 from fedsarsa.learning.features import FeatureMap
 from fedsarsa.learning.policies import Policy
+from fedsarsa.learning.schedules import HELD, Scheduled
 from fedsarsa.learning.step_sizes import Schedule, step_sizes_at
 from fedsarsa.learning.targets import Step
 from fedsarsa.worlds.contract import AnyFleet as AnyFleet
@@ -50,6 +51,8 @@ class Problem:
         How many agents take part in a round; None: all.
     faults : Faults
         What goes wrong with them.
+    stage : int
+        For how many steps the policy keeps its number, where that follows a schedule.
     """
 
     fleet: AnyFleet
@@ -69,6 +72,14 @@ class Problem:
     per_number: int | None = None
     asked: int | None = None
     faults: Faults = NO_FAULTS
+    stage: int = HELD
+
+    def at_step(self, t: int) -> "Problem":
+        """The problem with the policy's number of step ``t``; itself, unless that follows a schedule."""
+        policy = self.policy
+        if isinstance(policy, Scheduled) and policy.changes:
+            return replace(self, policy=policy.at_step(t))
+        return self
 
     @property
     def agents(self) -> int:

@@ -166,6 +166,12 @@ class Synchronisations:
     personal: dict[str, Floats] = field(default_factory=dict)
 
 
+def joined(seen: list[Synchronisations]) -> Synchronisations:
+    """What an engine saw in spans that follow each other."""
+    central = np.concatenate([one.central for one in seen], axis=1)
+    return Synchronisations(central, np.concatenate([one.drift for one in seen], axis=1))
+
+
 def first_state(problem: Problem, theta0: Floats) -> State:
     """The state before the first step, without the first states and actions (engines draw those)."""
     try:
