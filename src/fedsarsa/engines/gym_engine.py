@@ -163,7 +163,8 @@ class GymEngine(Engine):
         step_sizes = np.ascontiguousarray(step_sizes.T)
         with announced():
             for k, t in enumerate(times):
-                gather(problem, state, t, self._present(state, t))
+                if problem.average_offset is not None:
+                    gather(problem, state, t, self._present(state, t))
                 self.stale |= problem.partial and (t == round_of(problem, t) or k == 0)
                 self._step(state, agent_state, t, step_sizes[k])
                 if problem.sync_every is not None and (t + 1) % problem.sync_every == 0:
