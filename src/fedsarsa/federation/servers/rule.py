@@ -117,6 +117,10 @@ class Server:
         """What histories record of a personal rule: ``personal`` (R, N, d), and any ``weights`` (R, N, N)."""
         return {"personal": starts}
 
+    def remark(self, memory: Memory) -> str | None:  # noqa: ARG002
+        """What a user should know of a training that is over."""
+        return None
+
     def opening(self, directions: Floats) -> Floats:
         """What is added to every direction of a round, (R, N, d), from the agents' first ones (R, N, d)."""
         raise NotImplementedError(f"{type(self).__name__} must define opening, as it opens rounds")
