@@ -66,8 +66,7 @@ def extended(tmp_path_factory):
         for entry in entries:  # of the registry, which is the first dictionary of the file
             text = text.replace("\n}\n", f"\n{entry}\n}}\n", 1)
         registry.write_text(text, encoding="utf-8")
-    # What is new is compiled here, and soon thrown away: without optimisation that takes half the time.
-    return {**os.environ, "PYTHONPATH": f"{source}{os.pathsep}{ROOT}", "NUMBA_OPT": "0"}
+    return {**os.environ, "PYTHONPATH": f"{source}{os.pathsep}{ROOT}"}
 
 
 def run(environment, *arguments):
