@@ -1,12 +1,13 @@
-"""The fast path of finite worlds, for steps without options: runs side by side, a thread for some of them."""
+"""The fast path of finite worlds, where agents hold a pair: runs side by side, a thread for some of them."""
 
 import numpy as np
 
 from fedsarsa._checks import Floats
-from fedsarsa.engines import compiled_mean, fast_path_rounds
-from fedsarsa.engines.arrays import Lanes, RunView, Span, new_workspace
+from fedsarsa.engines import compiled_server, fast_path_rounds
+from fedsarsa.engines.arrays import Lanes, RunView, Span, Workspace, new_workspace
 from fedsarsa.engines.compiled import (
     CompiledEngine,
+    StepSizes,
     announced,
     first_failures,
     server_view,
@@ -19,6 +20,7 @@ from fedsarsa.learning.continuous_features import Integers
 from fedsarsa.learning.features import Aggregation
 from fedsarsa.learning.finite_tables import tabulate
 from fedsarsa.learning.policies import Softmax
+from fedsarsa.learning.targets import SHARED_CHAIN
 
 VIEW_LANES = 512  # lanes of a view: few enough for their parameters to stay in the cache
 CACHE_COST = 64  # parameters per step of a round whose softmax is still worth handing out
@@ -33,13 +35,15 @@ class FastPathEngine(CompiledEngine):
         super().__init__(problem, threads, first_agent)
         fleet, features = problem.finite_worlds
         with announced():
-            self.tables = tabulate(fleet, features, problem.policy)
+            self.tables = tabulate(fleet, features, problem.policy, problem.step.behaviour)
         cached = (
             isinstance(problem.policy, Softmax)
+            and not problem.step.behaviour
             and isinstance(features, Aggregation)
             and features.dim <= CACHE_COST * (problem.sync_every or problem.steps)
         )
         self.settings = settings_of(problem, fleet.world_of, cached)
+        self.opens_rounds = self.settings.opens
 
     def start(self, state: State) -> None:
         """Draw the first state of every agent, and its first action from Gamma(theta)."""
@@ -50,11 +54,11 @@ class FastPathEngine(CompiledEngine):
                 self.settings,
                 view,
                 self._lanes(state, 0, self.problem.runs),
-                new_workspace(self.tables, view),
+                self._workspace(view),
             )
 
     def train_by_runs(
-        self, state: State, step_sizes: Floats, span: Span, central: Floats, drift: Floats
+        self, state: State, sizes: StepSizes, span: Span, central: Floats, drift: Floats
     ) -> None:
         """Some runs at a time, each on one thread for the whole span."""
         runs = self.problem.runs
@@ -68,9 +72,10 @@ class FastPathEngine(CompiledEngine):
                 self.settings,
                 view,
                 self._lanes(state, low, high),
-                step_sizes,
+                sizes.each,
+                sizes.sums,
                 span,
-                new_workspace(self.tables, view),
+                self._workspace(view),
                 central[low:high],
                 drift[low:high],
             )
@@ -78,27 +83,35 @@ class FastPathEngine(CompiledEngine):
         self.share_out(train, range(0, runs, size))
 
     def train_by_agents(
-        self, state: State, step_sizes: Floats, span: Span, central: Floats, drift: Floats
+        self, state: State, sizes: StepSizes, span: Span, central: Floats, drift: Floats
     ) -> None:
         """One view; every round, its lanes are shared out among the threads."""
         tables, settings = self.tables, self.settings
         view = self._view(state, 0, self.problem.runs)
-        workspaces = [new_workspace(tables, view) for _ in range(self.threads)]
-        for k in range(span.rounds):
-            learning = self._lanes(state, 0, self.problem.runs, self.takes_part(span, k))
-            edges = np.linspace(0, len(learning.run), self.threads + 1).astype(int).tolist()
+        workspaces = [self._workspace(view) for _ in range(self.threads)]
 
-            def steps(part: int, k: int = k, learning: Lanes = learning, edges: list[int] = edges) -> None:
+        def steps(k: int, opening: bool, takes_part: Present) -> None:
+            lanes = self._lanes(state, 0, self.problem.runs, takes_part)
+            edges = np.linspace(0, len(lanes.run), self.threads + 1).astype(int).tolist()
+
+            def some(part: int) -> None:
                 low, high = edges[part], edges[part + 1]
                 fast_path_rounds.local_steps(
-                    tables, settings, view, learning, low, high, step_sizes, span, k, workspaces[part]
+                    tables, settings, view, lanes, low, high, sizes.each, span, k, opening, workspaces[part]
                 )
 
-            self.share_out(steps, range(self.threads))
+            self.share_out(some, range(self.threads))
+
+        for k in range(span.rounds):
+            if settings.opens and span.t == span.begun:
+                state.shift[:] = 0.0
+                steps(k, True, None)
+                compiled_server.exchange_directions(settings, view)
+            steps(k, False, self.takes_part(span, k))
             workspaces[0].failed_at[:] = first_failures([own.failed_at for own in workspaces])
             before = state.central.copy()
             own = workspaces[0]
-            compiled_mean.settle(settings, view, span, k, own.failed_at, own.spread, central, drift)
+            compiled_server.settle(settings, view, span, k, sizes.sums, own.failed_at, central, drift)
             self.combine(state, before, span, k, central, drift)
             fast_path_rounds.weigh_central(tables, settings, view, span, own)
 
@@ -106,12 +119,15 @@ class FastPathEngine(CompiledEngine):
         """A round, or a part of one, without its server, in place; when each run failed in it, (R,)."""
         tables, runs = self.tables, self.problem.runs
         view, learning = self._view(state, 0, runs), self._lanes(state, 0, runs, takes_part)
-        working = new_workspace(tables, view)
+        working = self._workspace(view)
         count = len(learning.run)
         fast_path_rounds.local_steps(
-            tables, self.settings, view, learning, 0, count, step_sizes, span, 0, working
+            tables, self.settings, view, learning, 0, count, step_sizes, span, 0, False, working
         )
         return working.failed_at
+
+    def _workspace(self, view: RunView) -> Workspace:
+        return new_workspace(self.tables, self.settings, view)
 
     def _view(self, state: State, low: int, high: int) -> RunView:
         """The arrays of runs ``low`` to ``high``: views on ``state``."""
@@ -131,4 +147,5 @@ class FastPathEngine(CompiledEngine):
         if takes_part is not None:
             listed = takes_part[low:high][run, agent]
             run, agent = run[listed], agent[listed]
-        return Lanes(run, agent)
+        shared = self.problem.step.sampling == SHARED_CHAIN
+        return Lanes(run, agent, np.zeros_like(agent) if shared else agent + self.first_agent)

@@ -19,7 +19,7 @@ from fedsarsa import engines
 from fedsarsa._checks import Floats
 from fedsarsa._ray import RETRIES, check_version, connect, ray, reason
 from fedsarsa._version import __version__
-from fedsarsa.engines import compiled_mean
+from fedsarsa.engines import compiled_server
 from fedsarsa.engines.arrays import Span
 from fedsarsa.engines.compiled import (
     ALL,
@@ -29,6 +29,7 @@ from fedsarsa.engines.compiled import (
     server_view,
     settings_of,
     span_of,
+    step_sizes_of,
 )
 from fedsarsa.federation.participation import NO_FAULTS, Present, taking_part
 from fedsarsa.federation.problem import Problem
@@ -164,7 +165,7 @@ class RayEngine(SpanEngine):
 
     def train(self, state: State, span: Span, central: Floats, drift: Floats) -> None:
         """Take all steps of a span: in every round, actors take theirs, and then comes the server."""
-        view, spread = server_view(state, ALL), np.empty(self.problem.features.dim)
+        view, sums = server_view(state, ALL), step_sizes_of(self.problem, span).sums
         for k in range(span.rounds):
             t = span.t + k * span.steps
             # At the beginning of a round everybody may have the central parameter, which travels once.
@@ -187,7 +188,7 @@ class RayEngine(SpanEngine):
                 self.awake = True
             failed_at = self._take(state, calls, t)
             before = state.central.copy()
-            compiled_mean.settle(self.settings, view, span, k, failed_at, spread, central, drift)
+            compiled_server.settle(self.settings, view, span, k, sums, failed_at, central, drift)
             self.combine(state, before, span, k, central, drift)
 
     def _meet(self) -> None:
@@ -243,7 +244,7 @@ def say_if_late(calls: list[Any], what: str) -> bool:
 
 def shares(state: State, agents: slice) -> dict[str, NDArray[Any]]:
     """What training changes of some agents: views on the state's arrays, (R, n, ...) each, by their names."""
-    own = {name: getattr(state, name) for name in ("theta", "states", "actions", "progress")}
+    own = {name: getattr(state, name) for name in ("theta", "states", "actions", "progress", "shift", "left")}
     if state.episodes is not None:
         own |= vars(state.episodes)
     return {name: array[:, agents] for name, array in own.items()}

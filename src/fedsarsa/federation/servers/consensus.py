@@ -10,7 +10,7 @@ from scipy.sparse.csgraph import connected_components
 from fedsarsa import _checks
 from fedsarsa._checks import Floats
 from fedsarsa.federation.servers.projection import project
-from fedsarsa.federation.servers.rule import Context, Server
+from fedsarsa.federation.servers.rule import Context, RoundOfRun, Server
 
 COMPLETE, RING, STAR = GRAPHS = ("complete", "ring", "star")
 
@@ -89,6 +89,23 @@ class Consensus(Server):
             weights = kept + np.eye(after.shape[1]) * (1 - kept.sum(axis=2))[:, :, None]
             change = np.where(present[..., None], change, 0.0)
         return project(weights @ before + change, self.radius)
+
+    def coefficients(self, agents: int) -> Floats:
+        """The weights W, row by row."""
+        return self.matrix(agents).ravel()
+
+    @staticmethod
+    def combine_run(over: RoundOfRun) -> None:
+        """The same for one run, compiled."""
+        agents = len(over.after)
+        for i in range(agents):
+            for j in range(len(over.mean)):
+                over.start[i, j] = over.after[i, j] - over.before[i, j]
+            for neighbour in range(agents):
+                weight = over.coefficients[i * agents + neighbour]
+                if weight > 0.0:
+                    for j in range(len(over.mean)):
+                        over.start[i, j] += weight * over.before[neighbour, j]
 
 
 def checked_graph(graph: ArrayLike) -> Floats:
