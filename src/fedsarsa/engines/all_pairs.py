@@ -32,7 +32,8 @@ def local_steps(
     column, theta, best = k * span.steps, view.theta, workspace.best
     states, actions = tables.worlds.states, tables.actions
     for h in range(count):
-        lane, origin, world = first + h, workspace.origin[h], workspace.world[h]
+        lane, origin = first + h, workspace.origin[h]
+        world = U64(settings.world[lanes.agent[lane]])
         run = view.first_run + lanes.run[lane]
         for step in range(span.steps):
             remaining = span.steps - 1 - step + span.left

@@ -35,16 +35,23 @@ def learn(
     stays = opening or settings.leaves == DIRECTION
     moving = left if stays else view.theta
     shifted = view.shift.size > 0 and not opening
+    known, logarithm = 0.0, 0.0  # a step size, and log(1 - size): it takes long, and is mostly the same
     for h in range(count):
         origin, s, a = workspace.origin[h], workspace.states[h], workspace.actions[h]
         size = step_sizes[workspace.schedule[h], U64(column)]
-        error = error_of(tables, settings, view, h, workspace)
+        world = U64(settings.world[lanes.agent[first + h]])
+        error = error_of(tables, settings, view, world, h, workspace)
         change = error if stays else size * error
         if tables.dense.size == 0:
             row, group = U64(tables.rows[s]), U64(tables.columns[a])
             at = origin + row * tables.width + group
             add(view, moving, at, change, 0.0 if stays else rest)
-            leave(settings, view, at, size, 1.0)
+            if settings.leaves == LOG_WEIGHTS:
+                if size != known:
+                    known, logarithm = size, math.log1p(-size)
+                view.left[at] -= logarithm
+            elif settings.leaves == VISITS:
+                view.left[at] += size
             finite = math.isfinite(moving[at])
             workspace.rows[h], workspace.groups[h], workspace.updated[h] = row, group, view.theta[at]
         else:
@@ -52,7 +59,10 @@ def learn(
             for j in range(tables.dim):
                 value = tables.dense[at]
                 add(view, moving, origin + j, change * value, 0.0 if stays else rest)
-                leave(settings, view, origin + j, size, value)
+                if settings.leaves == LOG_WEIGHTS:
+                    view.left[origin + j] -= math.log1p(-size * value)
+                elif settings.leaves == VISITS:
+                    view.left[origin + j] += size * (value * value)
                 finite &= math.isfinite(moving[origin + j])
                 at += tables.actions
         if shifted:
@@ -67,7 +77,9 @@ def learn(
 
 
 @piece
-def error_of(tables: Tables, settings: RoundSettings, view: RunView, h: int, workspace: Workspace) -> float:
+def error_of(
+    tables: Tables, settings: RoundSettings, view: RunView, world: int, h: int, workspace: Workspace
+) -> float:
     """r + discount (what follows) - Q(s, a) of lane ``h``."""
     origin, s, a = workspace.origin[h], workspace.states[h], workspace.actions[h]
     s_next = workspace.next_states[h]
@@ -77,7 +89,7 @@ def error_of(tables: Tables, settings: RoundSettings, view: RunView, h: int, wor
         ahead = finite_step.expected(tables, view.theta, origin, s_next, workspace.values, workspace.weights)
     else:
         ahead = finite_step.value(tables, view.theta, origin, s_next, workspace.next_actions[h])
-    reward = finite_step.reward_of(tables.worlds, workspace.world[h], s, a, s_next)
+    reward = finite_step.reward_of(tables.worlds, world, s, a, s_next)
     return reward + tables.discount * ahead - finite_step.value(tables, view.theta, origin, s, a)
 
 
@@ -87,15 +99,6 @@ def add(view: RunView, moving: Floats, at: int, moved: float, rest: float) -> No
     moving[at] += moved
     if view.progress.size > 0:
         view.progress[at] += rest * moved
-
-
-@piece
-def leave(settings: RoundSettings, view: RunView, at: int, size: float, value: float) -> None:
-    """What a step leaves for the server where it also moves a parameter, of a feature of ``value``."""
-    if settings.leaves == LOG_WEIGHTS:
-        view.left[at] -= math.log1p(-size * value)
-    elif settings.leaves == VISITS:
-        view.left[at] += size * (value * value)
 
 
 @kernel

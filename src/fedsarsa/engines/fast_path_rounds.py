@@ -11,8 +11,8 @@ phase of a step together, and the processor always finds independent work:
         move, refresh, act, update     for every step: next states, caches, next actions, parameters
       settle, weigh_central          for every run: average, project, record; softmax caches
 
-Where steps have options, ``learn`` of `fast_path_options` takes the place of ``update``. Steps that look further
-ahead are in `steps_ahead`, those of all pairs in `all_pairs`.
+Where steps have options, ``learn`` of `fast_path_options` takes the place of ``update``. Steps that look
+further ahead are in `steps_ahead`, those of all pairs in `all_pairs`.
 
 What a lane computes does not depend on the lanes beside it.
 """

@@ -41,7 +41,17 @@ def go_on(
                 workspace.states[h],
                 workspace.actions[h],
             )
-    look(tables, count, at, U64(u % (n + 1) * BLOCK), U64((u + 1) % (n + 1) * BLOCK), workspace)
+    look(
+        tables,
+        settings,
+        lanes,
+        first,
+        count,
+        at,
+        U64(u % (n + 1) * BLOCK),
+        U64((u + 1) % (n + 1) * BLOCK),
+        workspace,
+    )
     step = u - n + 1
     if step >= 0:
         t, remaining = span.t + column + step, span.steps - 1 - step + span.left
@@ -59,11 +69,21 @@ def hold(settings: RoundSettings, count: int, steps: int, workspace: Workspace) 
 
 
 @piece
-def look(tables: Tables, count: int, at: int, here: int, there: int, workspace: Workspace) -> None:
+def look(
+    tables: Tables,
+    settings: RoundSettings,
+    lanes: Lanes,
+    first: int,
+    count: int,
+    at: int,
+    here: int,
+    there: int,
+    workspace: Workspace,
+) -> None:
     """Move every lane from the pair in its window at ``here`` to the next one, at ``there``."""
     for h in range(count):
         s, a = workspace.window_states[here + h], workspace.window_actions[here + h]
-        world = workspace.world[h]
+        world = U64(settings.world[lanes.agent[first + h]])
         s_next = finite_step.next_state(
             tables.worlds, world, s, a, workspace.columns[at + h], workspace.fractions[at + h]
         )

@@ -46,6 +46,7 @@ class Tables(NamedTuple):
     class per action.
     Policy: ``choice`` between the classes. Where fixed policies act, ``cumulative`` (P, S, A) has theirs in
     that order; agent i acts by the (i mod P)-th, and ``policies`` is P. It is 0 where the learned one acts.
+    A number in [g/A, (g+1)/A) is searched for from ``guide[..., g]`` on, (P, S, A).
     """
 
     worlds: WorldTables
@@ -61,6 +62,7 @@ class Tables(NamedTuple):
     choice: Choice
     policies: int
     cumulative: Floats
+    guide: NDArray[np.uint32]
 
 
 def tabulate_worlds(fleet: Fleet) -> WorldTables:
@@ -103,6 +105,7 @@ def tabulate(
     for one in fixed:
         np.add.at(masses, np.asarray(columns, dtype=np.int64), one.table(states, actions).T)
     acting = tuple(behaviour) or fixed
+    cumulative = np.array([_cumulative(one, states, actions, features.order) for one in acting])
     tables = Tables(
         worlds=tabulate_worlds(fleet),
         actions=U64(actions),
@@ -116,7 +119,8 @@ def tabulate(
         dense=dense,
         choice=choice(policy, counts.astype(float), np.asarray(alike), masses.T.ravel()),
         policies=U64(len(acting)),
-        cumulative=np.ravel([_cumulative(one, states, actions, features.order) for one in acting]),
+        cumulative=cumulative.ravel(),
+        guide=_guide(cumulative.reshape(-1, actions)).ravel(),
     )
     return writeable(tables)
 
@@ -151,3 +155,11 @@ def _cumulative(policy: FixedPolicy, states: int, actions: int, order: NDArray[n
     """A fixed policy's cumulative probabilities (S, A), in ``order``."""
     cumulative: Floats = np.cumsum(policy.table(states, actions)[:, order], axis=1)
     return cumulative / cumulative[:, -1:]
+
+
+def _guide(cumulative: Floats) -> NDArray[np.uint32]:
+    """Where the search in a row of ``cumulative`` (n, A) begins, for numbers from g/A on: (n, A)."""
+    actions = cumulative.shape[1]
+    from_there = (np.arange(actions) - 1e-9) / actions  # a little earlier: u A may be rounded up to g
+    found = [np.searchsorted(row, from_there, side="right") for row in cumulative]
+    return np.array(found, np.uint32).reshape(cumulative.shape)

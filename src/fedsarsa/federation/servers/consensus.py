@@ -91,21 +91,25 @@ class Consensus(Server):
         return project(weights @ before + change, self.radius)
 
     def coefficients(self, agents: int) -> Floats:
-        """The weights W, row by row."""
-        return self.matrix(agents).ravel()
+        """Of every row of W, how many weights are not zero, and then each of them after its column."""
+        rows = self.matrix(agents)
+        columns = [np.flatnonzero(row) for row in rows]
+        edges = [np.column_stack([own, row[own]]).ravel() for own, row in zip(columns, rows, strict=True)]
+        return np.concatenate([[len(own), *pairs] for own, pairs in zip(columns, edges, strict=True)])
 
     @staticmethod
     def combine_run(over: RoundOfRun) -> None:
         """The same for one run, compiled."""
-        agents = len(over.after)
-        for i in range(agents):
+        at = 0
+        for i in range(len(over.after)):
             for j in range(len(over.mean)):
                 over.start[i, j] = over.after[i, j] - over.before[i, j]
-            for neighbour in range(agents):
-                weight = over.coefficients[i * agents + neighbour]
-                if weight > 0.0:
-                    for j in range(len(over.mean)):
-                        over.start[i, j] += weight * over.before[neighbour, j]
+            neighbours = int(over.coefficients[at])
+            for edge in range(at + 1, at + 1 + 2 * neighbours, 2):
+                neighbour, weight = int(over.coefficients[edge]), over.coefficients[edge + 1]
+                for j in range(len(over.mean)):
+                    over.start[i, j] += weight * over.before[neighbour, j]
+            at += 1 + 2 * neighbours
 
 
 def checked_graph(graph: ArrayLike) -> Floats:

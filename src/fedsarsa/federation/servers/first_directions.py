@@ -41,7 +41,7 @@ class FirstDirections(Server):
 
     @staticmethod
     def opening_run(weights: Floats, directions: Floats, mean: Floats) -> None:
-        """The same for one run, compiled, in place of ``directions`` (N, d); ``mean`` (d,) is room to work."""
+        """The same for one run, compiled, in place of ``directions`` (N, d); ``mean`` (d,) is room."""
         for j in range(len(mean)):
             mean[j] = 0.0
         for i in range(len(directions)):
