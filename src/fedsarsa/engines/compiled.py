@@ -49,6 +49,7 @@ class StepSizes(NamedTuple):
     sums: Floats
 
 
+@np.errstate(over="ignore")  # runs of such step sizes fail
 def step_sizes_of(problem: Problem, span: Span) -> StepSizes:
     """The step sizes of a span; where it is the last part of a round, the sums are those of all of it."""
     each = problem.step_sizes(span.t, span.rounds * span.steps)
