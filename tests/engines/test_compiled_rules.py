@@ -8,7 +8,7 @@ import pytest
 
 import fedsarsa as fs
 from fedsarsa.engines import compiled_server
-from fedsarsa.engines.compiled import server_view, settings_of, span_of, step_sizes_of
+from fedsarsa.engines.compiled import options_of, server_view, settings_of, span_of, step_sizes_of
 from fedsarsa.federation.rounds import end_round
 from fedsarsa.federation.servers import COMPILED, compiled_place
 from fedsarsa.federation.state import RUNNING, first_state
@@ -56,7 +56,8 @@ def settled(problem, state):
     failed_at, sums = np.full(RUNS, RUNNING, np.int64), step_sizes_of(problem, span).sums
     settings = settings_of(problem, np.arange(AGENTS))
     view = server_view(state, slice(None))
-    compiled_server.settle(settings, view, span, 0, sums, failed_at, central, drift)
+    options = options_of(problem)
+    compiled_server.settle(settings, options, view, span, 0, sums, failed_at, central, drift)
     return central[:, 0]
 
 

@@ -12,7 +12,7 @@ STATES = 3
 
 @pytest.mark.parametrize("actions", [1, 2, 3, 7, 100])
 def test_guided_searches_find_what_searches_from_the_beginning_find(actions):
-    """Also at the edges of the guide's intervals, where u A may be rounded up, and with actions of chance 0."""
+    """Also at the edges of the guide's intervals, where u A may be rounded up, and with chances of 0."""
     rng = np.random.default_rng(actions)
     tables = [rng.dirichlet(np.full(actions, 0.2), STATES), np.full((STATES, actions), 1 / actions)]
     tables.append(np.eye(actions)[rng.integers(actions, size=STATES)])

@@ -20,13 +20,6 @@ class RoundSettings(NamedTuple):
     without projection; ``offset`` is the a of theta-tilde's weights a + t, negative without it. Agents begin
     a round with the central parameter if it is ``common``, else each with its own in ``theta``. ``cached``
     chooses the cached way of ``finite_step``; ``redraws`` draws executed actions anew.
-
-    ``rule`` is the server rule's place among those that are compiled, -1 for others, and ``coefficients`` are
-    its numbers; ``opens`` says whether a round begins with an exchange of first directions.
-
-    Steps are ``plain``, or have options: ``target`` and ``leaves``, by the numbers of ``local_step``; whether
-    they see ``all_pairs``; and over how many transitions they look ``ahead``, 0 without a window, weighted by
-    ``ratios`` (P S A,) if there are any.
     """
 
     world: NDArray[np.uint32]
@@ -38,12 +31,26 @@ class RoundSettings(NamedTuple):
     common: bool
     cached: bool
     redraws: bool
+
+
+class Options(NamedTuple):
+    """What goes beyond Algorithm ``alg``, and does not change while training.
+
+    Kernels take None where there is nothing, and are then compiled without any of it.
+
+    ``rule`` is the server rule's place among those that are compiled, -1 for others, and ``coefficients`` are
+    its numbers; ``opens`` says whether a round begins with an exchange of first directions.
+    Steps are ``plain``, or have options: ``target`` and ``leaves``, by the numbers of ``local_step``; whether
+    they see ``all_pairs``; and over how many transitions they look ``ahead``, 0 without a window, weighted by
+    ``ratios`` (P S A,) if there are any.
+    """
+
     rule: int
     coefficients: Floats
+    opens: bool
     plain: bool
     target: int
     leaves: int
-    opens: bool
     all_pairs: bool
     ahead: int
     ratios: Floats
@@ -161,11 +168,11 @@ class Workspace(NamedTuple):
     failed_at: NDArray[np.int64]
 
 
-def new_workspace(tables: Tables, settings: RoundSettings, view: RunView) -> Workspace:
+def new_workspace(tables: Tables, options: Options | None, view: RunView) -> Workspace:
     """Empty working space for a view."""
     draws = BLOCK * AHEAD
     wide = max(BLOCK * int(tables.width), int(tables.dim))
-    window = (settings.ahead + 1) * BLOCK
+    window = 0 if options is None else (options.ahead + 1) * BLOCK
     bits = np.zeros(wide, np.uint64)
     return Workspace(
         columns=np.empty(draws, np.uint64),
@@ -191,7 +198,7 @@ def new_workspace(tables: Tables, settings: RoundSettings, view: RunView) -> Wor
         power=bits.view(np.float64),
         values=np.empty(int(tables.width)),
         weights=np.empty(int(tables.width)),
-        best=np.empty(int(tables.worlds.states) if settings.all_pairs else 0),
+        best=np.empty(int(tables.worlds.states) if options is not None and options.all_pairs else 0),
         window_states=np.empty(window, np.uint64),
         window_actions=np.empty(window, np.uint64),
         window_rewards=np.empty(window),

@@ -21,12 +21,12 @@ from numpy.typing import NDArray
 
 from fedsarsa._checks import Floats
 from fedsarsa._numba import U64
-from fedsarsa.engines.arrays import RoundSettings, RunView, ServerView, Span
+from fedsarsa.engines.arrays import Options, RoundSettings, RunView, ServerView, Span
 from fedsarsa.federation.engine import Engine
 from fedsarsa.federation.participation import Present, taking_part
 from fedsarsa.federation.problem import Problem
 from fedsarsa.federation.rounds import drift_of, end_round
-from fedsarsa.federation.servers import FirstDirections, compiled_place
+from fedsarsa.federation.servers import COMPILED, FirstDirections, Mean, compiled_place
 from fedsarsa.federation.state import RUNNING, Episodes, State, Synchronisations
 from fedsarsa.learning import step_arrays
 from fedsarsa.learning.continuous_features import Integers
@@ -204,14 +204,23 @@ def settings_of(problem: Problem, world: NDArray[np.integer], cached: bool = Fal
         common=not problem.server.personal,
         cached=cached,
         redraws=problem.step.redraw_actions,
-        rule=compiled_place(problem.server) if problem.compiled_rounds else -1,
+    )
+
+
+def options_of(problem: Problem) -> Options | None:
+    """What a problem has beyond Algorithm ``alg``; None where that is nothing, or is not compiled."""
+    step, rule = problem.step, compiled_place(problem.server) if problem.compiled_rounds else -1
+    if step.plain and (rule < 0 or COMPILED[rule] is Mean):
+        return None
+    return Options(
+        rule=rule,
         coefficients=problem.server.coefficients(problem.agents),
-        plain=problem.step.plain,
-        target=TARGETS.index(problem.step.target),
-        leaves=LEAVES.index(problem.step.leaves),
         opens=type(problem.server).opening is FirstDirections.opening,
-        all_pairs=problem.step.sampling == ALL_PAIRS,
-        ahead=problem.step.ahead if problem.step.windowed else 0,
+        plain=step.plain,
+        target=TARGETS.index(step.target),
+        leaves=LEAVES.index(step.leaves),
+        all_pairs=step.sampling == ALL_PAIRS,
+        ahead=step.ahead if step.windowed else 0,
         ratios=ratios_of(problem),
     )
 

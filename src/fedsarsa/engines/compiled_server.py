@@ -4,20 +4,20 @@ import math
 
 from fedsarsa._checks import Floats
 from fedsarsa._numba import U64, dispatch, kernel, piece
-from fedsarsa.engines.arrays import RoundSettings, RunView, ServerView, Span
-from fedsarsa.federation.servers import COMPILED, FirstDirections, Mean
+from fedsarsa.engines.arrays import Options, RoundSettings, RunView, ServerView, Span
+from fedsarsa.federation.servers import COMPILED, FirstDirections
 from fedsarsa.federation.servers.rule import RoundOfRun
 from fedsarsa.federation.state import RUNNING
 from fedsarsa.learning.continuous_features import Integers
 
 opening_run = piece(FirstDirections.opening_run)
-MEAN = COMPILED.index(Mean)
 combine_run = dispatch([piece(rule.combine_run) for rule in COMPILED if rule.combine_run is not None])
 
 
 @kernel
 def settle(
     settings: RoundSettings,
+    options: Options | None,
     view: RunView,
     span: Span,
     k: int,
@@ -35,9 +35,9 @@ def settle(
     """
     begun = span.begun + k * span.steps
     end = span.t + (k + 1) * span.steps
-    server = view.server
-    for agent in range(len(server.step_sums)):
-        server.step_sums[agent] = step_sums[k, settings.schedule[agent]]
+    if options is not None:
+        for agent in range(len(view.server.step_sums)):
+            view.server.step_sums[agent] = step_sums[k, settings.schedule[agent]]
     for run in range(len(view.failed_at)):
         own = view.central[run]
         if span.ends and view.failed_at[run] == RUNNING and failed_at[run] == RUNNING:
@@ -45,7 +45,7 @@ def settle(
                 gather(settings, view, begun, end - begun, run)
             if span.synchronises:
                 drift[run, k] = mean(settings, view, run)
-                if not start_anew(settings, view, end - begun, run):
+                if not start_anew(settings, options, view, end - begun, run):
                     failed_at[run] = end - 1
         if view.failed_at[run] == RUNNING and failed_at[run] != RUNNING:
             view.failed_at[run] = failed_at[run]
@@ -84,30 +84,38 @@ def mean(settings: RoundSettings, view: RunView, run: int) -> float:
 
 
 @piece
-def start_anew(settings: RoundSettings, view: RunView, steps: int, run: int) -> bool:
+def start_anew(settings: RoundSettings, options: Options | None, view: RunView, steps: int, run: int) -> bool:
     """The start of a run's next round, by the rule; whether it is finite."""
-    server, own = view.server, view.central[run]
-    if settings.rule == MEAN or settings.rule < 0:
-        for j in range(len(own)):
-            own[j] = server.mean[j]
-        project(own, settings.radius)
-        finite = all_finite(own)
+    finite = True
+    if options is None or options.rule < 0:
+        finite = take_mean(settings, view, run)
     else:
-        finite = apply(settings, server, own, steps, run)
-    if settings.rule >= 0:
-        clear(server.left[run])
+        finite = apply(settings, options, view.server, view.central[run], steps, run)
+        clear(view.server.left[run])
     return finite
 
 
 @piece
-def apply(settings: RoundSettings, server: ServerView, own: Floats, steps: int, run: int) -> bool:
+def take_mean(settings: RoundSettings, view: RunView, run: int) -> bool:
+    """Make the agents' mean, projected, the central parameter; whether it is finite."""
+    own = view.central[run]
+    for j in range(len(own)):
+        own[j] = view.server.mean[j]
+    project(own, settings.radius)
+    return all_finite(own)
+
+
+@piece
+def apply(
+    settings: RoundSettings, options: Options, server: ServerView, own: Floats, steps: int, run: int
+) -> bool:
     """Apply a compiled rule to one run; whether parameters, and what is added to directions, are finite."""
     starts, shift, finite = server.starts[run], server.shift[run], True
     over = RoundOfRun(
         settings.weights,
         server.step_sums,
         steps,
-        settings.coefficients,
+        options.coefficients,
         starts,
         server.start,
         server.theta[run],
@@ -116,7 +124,7 @@ def apply(settings: RoundSettings, server: ServerView, own: Floats, steps: int, 
         server.mean,
         own,
     )
-    combine_run(settings.rule, over)
+    combine_run(options.rule, over)
     for i in range(len(shift)):
         finite &= all_finite(shift[i])
     for i in range(len(server.start)):

@@ -10,6 +10,7 @@ from fedsarsa.engines.compiled import (
     StepSizes,
     announced,
     first_failures,
+    options_of,
     server_view,
     settings_of,
 )
@@ -43,7 +44,8 @@ class FastPathEngine(CompiledEngine):
             and features.dim <= CACHE_COST * (problem.sync_every or problem.steps)
         )
         self.settings = settings_of(problem, fleet.world_of, cached)
-        self.opens_rounds = self.settings.opens
+        self.options = options_of(problem)
+        self.opens_rounds = self.options is not None and self.options.opens
 
     def start(self, state: State) -> None:
         """Draw the first state of every agent, and its first action from Gamma(theta)."""
@@ -70,6 +72,7 @@ class FastPathEngine(CompiledEngine):
             fast_path_rounds.train(
                 self.tables,
                 self.settings,
+                self.options,
                 view,
                 self._lanes(state, low, high),
                 sizes.each,
@@ -86,7 +89,7 @@ class FastPathEngine(CompiledEngine):
         self, state: State, sizes: StepSizes, span: Span, central: Floats, drift: Floats
     ) -> None:
         """One view; every round, its lanes are shared out among the threads."""
-        tables, settings = self.tables, self.settings
+        tables, settings, options = self.tables, self.settings, self.options
         view = self._view(state, 0, self.problem.runs)
         workspaces = [self._workspace(view) for _ in range(self.threads)]
 
@@ -97,13 +100,24 @@ class FastPathEngine(CompiledEngine):
             def some(part: int) -> None:
                 low, high = edges[part], edges[part + 1]
                 fast_path_rounds.local_steps(
-                    tables, settings, view, lanes, low, high, sizes.each, span, k, opening, workspaces[part]
+                    tables,
+                    settings,
+                    options,
+                    view,
+                    lanes,
+                    low,
+                    high,
+                    sizes.each,
+                    span,
+                    k,
+                    opening,
+                    workspaces[part],
                 )
 
             self.share_out(some, range(self.threads))
 
         for k in range(span.rounds):
-            if settings.opens and span.t == span.begun:
+            if self.opens_rounds and span.t == span.begun:
                 state.shift[:] = 0.0
                 steps(k, True, None)
                 compiled_server.exchange_directions(settings, view)
@@ -111,7 +125,9 @@ class FastPathEngine(CompiledEngine):
             workspaces[0].failed_at[:] = first_failures([own.failed_at for own in workspaces])
             before = state.central.copy()
             own = workspaces[0]
-            compiled_server.settle(settings, view, span, k, sizes.sums, own.failed_at, central, drift)
+            compiled_server.settle(
+                settings, options, view, span, k, sizes.sums, own.failed_at, central, drift
+            )
             self.combine(state, before, span, k, central, drift)
             fast_path_rounds.weigh_central(tables, settings, view, span, own)
 
@@ -122,12 +138,12 @@ class FastPathEngine(CompiledEngine):
         working = self._workspace(view)
         count = len(learning.run)
         fast_path_rounds.local_steps(
-            tables, self.settings, view, learning, 0, count, step_sizes, span, 0, False, working
+            tables, self.settings, self.options, view, learning, 0, count, step_sizes, span, 0, False, working
         )
         return working.failed_at
 
     def _workspace(self, view: RunView) -> Workspace:
-        return new_workspace(self.tables, self.settings, view)
+        return new_workspace(self.tables, self.options, view)
 
     def _view(self, state: State, low: int, high: int) -> RunView:
         """The arrays of runs ``low`` to ``high``: views on ``state``."""

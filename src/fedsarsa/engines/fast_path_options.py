@@ -5,7 +5,7 @@ import math
 from fedsarsa._checks import Floats
 from fedsarsa._numba import U64, kernel, piece
 from fedsarsa.engines import compiled_server
-from fedsarsa.engines.arrays import BLOCK, Lanes, RoundSettings, RunView, Workspace
+from fedsarsa.engines.arrays import BLOCK, Lanes, Options, RoundSettings, RunView, Workspace
 from fedsarsa.engines.exponential import exponentials
 from fedsarsa.learning import finite_step
 from fedsarsa.learning.finite_tables import Tables
@@ -16,6 +16,7 @@ from fedsarsa.learning.local_step import DIRECTION, EXPECTED, LOG_WEIGHTS, MAX, 
 def learn(
     tables: Tables,
     settings: RoundSettings,
+    options: Options,
     view: RunView,
     lanes: Lanes,
     first: int,
@@ -32,7 +33,7 @@ def learn(
     In an ``opening`` directions go to ``view.shift``; no parameter moves, as where they are left behind.
     """
     left = view.shift if opening else view.left
-    stays = opening or settings.leaves == DIRECTION
+    stays = opening or options.leaves == DIRECTION
     moving = left if stays else view.theta
     shifted = view.shift.size > 0 and not opening
     known, logarithm = 0.0, 0.0  # a step size, and log(1 - size): it takes long, and is mostly the same
@@ -40,17 +41,17 @@ def learn(
         origin, s, a = workspace.origin[h], workspace.states[h], workspace.actions[h]
         size = step_sizes[workspace.schedule[h], U64(column)]
         world = U64(settings.world[lanes.agent[first + h]])
-        error = error_of(tables, settings, view, world, h, workspace)
+        error = error_of(tables, options, view, world, h, workspace)
         change = error if stays else size * error
         if tables.dense.size == 0:
             row, group = U64(tables.rows[s]), U64(tables.columns[a])
             at = origin + row * tables.width + group
             add(view, moving, at, change, 0.0 if stays else rest)
-            if settings.leaves == LOG_WEIGHTS:
+            if options.leaves == LOG_WEIGHTS:
                 if size != known:
                     known, logarithm = size, math.log1p(-size)
                 view.left[at] -= logarithm
-            elif settings.leaves == VISITS:
+            elif options.leaves == VISITS:
                 view.left[at] += size
             finite = math.isfinite(moving[at])
             workspace.rows[h], workspace.groups[h], workspace.updated[h] = row, group, view.theta[at]
@@ -59,9 +60,9 @@ def learn(
             for j in range(tables.dim):
                 value = tables.dense[at]
                 add(view, moving, origin + j, change * value, 0.0 if stays else rest)
-                if settings.leaves == LOG_WEIGHTS:
+                if options.leaves == LOG_WEIGHTS:
                     view.left[origin + j] -= math.log1p(-size * value)
-                elif settings.leaves == VISITS:
+                elif options.leaves == VISITS:
                     view.left[origin + j] += size * (value * value)
                 finite &= math.isfinite(moving[origin + j])
                 at += tables.actions
@@ -78,14 +79,14 @@ def learn(
 
 @piece
 def error_of(
-    tables: Tables, settings: RoundSettings, view: RunView, world: int, h: int, workspace: Workspace
+    tables: Tables, options: Options, view: RunView, world: int, h: int, workspace: Workspace
 ) -> float:
     """r + discount (what follows) - Q(s, a) of lane ``h``."""
     origin, s, a = workspace.origin[h], workspace.states[h], workspace.actions[h]
     s_next = workspace.next_states[h]
-    if settings.target == MAX:
+    if options.target == MAX:
         ahead = finite_step.largest(tables, view.theta, origin, s_next, workspace.values)
-    elif settings.target == EXPECTED:
+    elif options.target == EXPECTED:
         ahead = finite_step.expected(tables, view.theta, origin, s_next, workspace.values, workspace.weights)
     else:
         ahead = finite_step.value(tables, view.theta, origin, s_next, workspace.next_actions[h])

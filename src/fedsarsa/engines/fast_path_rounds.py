@@ -22,7 +22,7 @@ import math
 from fedsarsa._checks import Floats
 from fedsarsa._numba import I64, U64, kernel, piece
 from fedsarsa.engines import all_pairs, compiled_server, fast_path_options, steps_ahead
-from fedsarsa.engines.arrays import AHEAD, BLOCK, Lanes, RoundSettings, RunView, Span, Workspace
+from fedsarsa.engines.arrays import AHEAD, BLOCK, Lanes, Options, RoundSettings, RunView, Span, Workspace
 from fedsarsa.engines.exponential import exponentials
 from fedsarsa.federation.state import RUNNING
 from fedsarsa.learning import choice, finite_step, random
@@ -58,6 +58,7 @@ def start(tables: Tables, settings: RoundSettings, view: RunView, lanes: Lanes, 
 def train(
     tables: Tables,
     settings: RoundSettings,
+    options: Options | None,
     view: RunView,
     lanes: Lanes,
     step_sizes: Floats,
@@ -70,12 +71,18 @@ def train(
     """All steps of a span; ``central`` (R, m, d) and ``drift`` (R, m) record its synchronisations."""
     first, last = I64(0), len(lanes.run)  # a literal 0 would be a type of its own, and compiled apart
     for k in range(span.rounds):
-        if settings.opens and span.t == span.begun:
+        if options is not None and options.opens and span.t == span.begun:
             view.shift[:] = 0.0
-            local_steps(tables, settings, view, lanes, first, last, step_sizes, span, k, True, workspace)
+            local_steps(
+                tables, settings, options, view, lanes, first, last, step_sizes, span, k, True, workspace
+            )
             compiled_server.exchange_directions(settings, view)
-        local_steps(tables, settings, view, lanes, first, last, step_sizes, span, k, False, workspace)
-        compiled_server.settle(settings, view, span, k, step_sums, workspace.failed_at, central, drift)
+        local_steps(
+            tables, settings, options, view, lanes, first, last, step_sizes, span, k, False, workspace
+        )
+        compiled_server.settle(
+            settings, options, view, span, k, step_sums, workspace.failed_at, central, drift
+        )
         weigh_central(tables, settings, view, span, workspace)
 
 
@@ -83,6 +90,7 @@ def train(
 def local_steps(
     tables: Tables,
     settings: RoundSettings,
+    options: Options | None,
     view: RunView,
     lanes: Lanes,
     low: int,
@@ -100,13 +108,15 @@ def local_steps(
     """
     steps, column = 1 if opening else span.steps, k * span.steps
     t = span.t + column
-    transitions = steps + max(settings.ahead - 1, 0)  # what is ahead of the last step is seen, too
+    transitions = steps
+    if options is not None:
+        transitions += max(options.ahead - 1, 0)  # what is ahead of the last step is seen, too
     # Lanes begin a span with parameters of their own, later rounds with the central ones.
     fresh = k > 0 and settings.common
     for begin in range(low, high, BLOCK):
         first, count = U64(begin), U64(min(BLOCK, high - begin))
         enter(tables, settings, view, lanes, first, count, fresh, workspace)
-        if settings.all_pairs:
+        if options is not None and options.all_pairs:
             all_pairs.local_steps(tables, settings, view, lanes, first, count, step_sizes, span, k, workspace)
             continue
         for ahead in range(0, transitions, AHEAD):
@@ -124,30 +134,43 @@ def local_steps(
             )
             for i in range(some):
                 at, step = U64(i) * count, ahead + i
-                if settings.ahead > 0:
+                if options is not None and options.ahead > 0:
                     steps_ahead.go_on(
-                        tables, settings, view, lanes, first, count, at, step, step_sizes, span, k, workspace
+                        tables,
+                        settings,
+                        options,
+                        view,
+                        lanes,
+                        first,
+                        count,
+                        at,
+                        step,
+                        step_sizes,
+                        span,
+                        k,
+                        workspace,
                     )
                     continue
                 if settings.redraws:
                     redraw(tables, settings, view, lanes, first, count, t + step, workspace)
                 move(tables, count, at, workspace)
                 if settings.cached and step > 0:  # here, not after the update: the last one needs none
-                    if view.shift.size > 0:
-                        fast_path_options.weigh_rows(tables, view, count, workspace)
-                    else:
+                    if options is None or view.shift.size == 0:
                         refresh(tables, count, workspace)
+                    else:
+                        fast_path_options.weigh_rows(tables, view, count, workspace)
                 act(tables, settings, view, count, at, workspace)
                 # What theta-tilde gives to the steps of this round after this one: a + t each.
                 remaining = steps - 1 - step + span.left
                 rest = remaining * (settings.offset + t + step + 0.5 * (remaining + 1))
                 now = column + step
-                if settings.plain:
+                if options is None or options.plain:
                     update(tables, view, lanes, first, count, step_sizes, now, t + step, rest, workspace)
                 else:
                     fast_path_options.learn(
                         tables,
                         settings,
+                        options,
                         view,
                         lanes,
                         first,
@@ -159,10 +182,11 @@ def local_steps(
                         opening,
                         workspace,
                     )
-        if opening:
-            continue
-        if settings.ahead > 0:
-            steps_ahead.hold(settings, count, steps, workspace)
+        if options is not None:
+            if opening:
+                continue
+            if options.ahead > 0:
+                steps_ahead.hold(options, count, steps, workspace)
         for h in range(count):
             view.states[workspace.place[h]] = workspace.states[h]
             view.actions[workspace.place[h]] = workspace.actions[h]

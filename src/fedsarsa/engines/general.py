@@ -16,6 +16,7 @@ from fedsarsa.engines.compiled import (
     first_failures,
     lanes_of,
     model_of,
+    options_of,
     rows_of,
     server_view,
     settings_of,
@@ -43,6 +44,7 @@ class GeneralEngine(CompiledEngine):
         with announced():
             self.model, self.worlds = model_of(problem), worlds_of(problem)
         self.settings = settings_of(problem, np.arange(problem.agents))
+        self.options = options_of(problem)
 
     def start(self, state: State) -> None:
         """Begin every agent's first episode."""
@@ -65,6 +67,7 @@ class GeneralEngine(CompiledEngine):
                 *self.fixed,
                 view,
                 learners,
+                self.options,
                 sizes.each,
                 sizes.sums,
                 span,
@@ -102,7 +105,15 @@ class GeneralEngine(CompiledEngine):
             workspaces[0].failed_at[:] = first_failures([workspace.failed_at for workspace in workspaces])
             before = state.central.copy()
             compiled_server.settle(
-                self.settings, view, span, k, sizes.sums, workspaces[0].failed_at, central, drift
+                self.settings,
+                self.options,
+                view,
+                span,
+                k,
+                sizes.sums,
+                workspaces[0].failed_at,
+                central,
+                drift,
             )
             self.combine(state, before, span, k, central, drift)
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fedsarsa._checks import Floats
 from fedsarsa._numba import I64, U64, kernel, piece
 from fedsarsa.engines import compiled_server
-from fedsarsa.engines.arrays import RoundSettings, RunView, Span
+from fedsarsa.engines.arrays import Options, RoundSettings, RunView, Span
 from fedsarsa.federation.state import RUNNING
 from fedsarsa.learning import finite_step, local_step, random
 from fedsarsa.learning.continuous_features import Integers
@@ -230,6 +230,7 @@ def train(
     settings: RoundSettings,
     view: RunView,
     learners: Learners,
+    options: Options | None,
     step_sizes: Floats,
     step_sums: Floats,
     span: Span,
@@ -241,4 +242,6 @@ def train(
     first, last = I64(0), len(learners.theta)  # a literal 0 would be a type of its own, and compiled apart
     for k in range(span.rounds):
         local_steps(worlds, model, settings, view, learners, first, last, step_sizes, span, k, workspace)
-        compiled_server.settle(settings, view, span, k, step_sums, workspace.failed_at, central, drift)
+        compiled_server.settle(
+            settings, options, view, span, k, step_sums, workspace.failed_at, central, drift
+        )

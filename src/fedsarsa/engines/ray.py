@@ -26,6 +26,7 @@ from fedsarsa.engines.compiled import (
     CompiledEngine,
     SpanEngine,
     first_failures,
+    options_of,
     server_view,
     settings_of,
     span_of,
@@ -130,6 +131,7 @@ class RayEngine(SpanEngine):
         edges = np.linspace(0, problem.agents, blocks + 1).astype(int).tolist()
         self.parts = [slice(low, high) for low, high in itertools.pairwise(edges)]
         self.settings = settings_of(problem, np.arange(problem.agents))
+        self.options = options_of(problem)
         # Ray starts what was killed, however often, and makes each call again, RETRIES times: calls have no
         # effects of their own. Actors ask for a core to begin with and then hold none, so that those of
         # others, or of a training that was given up, are not waited for.
@@ -188,7 +190,9 @@ class RayEngine(SpanEngine):
                 self.awake = True
             failed_at = self._take(state, calls, t)
             before = state.central.copy()
-            compiled_server.settle(self.settings, view, span, k, sums, failed_at, central, drift)
+            compiled_server.settle(
+                self.settings, self.options, view, span, k, sums, failed_at, central, drift
+            )
             self.combine(state, before, span, k, central, drift)
 
     def _meet(self) -> None:

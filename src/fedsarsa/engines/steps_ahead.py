@@ -9,7 +9,7 @@ import math
 from fedsarsa._checks import Floats
 from fedsarsa._numba import U64, kernel, piece
 from fedsarsa.engines import compiled_server
-from fedsarsa.engines.arrays import BLOCK, Lanes, RoundSettings, RunView, Span, Workspace
+from fedsarsa.engines.arrays import BLOCK, Lanes, Options, RoundSettings, RunView, Span, Workspace
 from fedsarsa.learning import finite_step
 from fedsarsa.learning.finite_tables import Tables
 
@@ -18,6 +18,7 @@ from fedsarsa.learning.finite_tables import Tables
 def go_on(
     tables: Tables,
     settings: RoundSettings,
+    options: Options,
     view: RunView,
     lanes: Lanes,
     first: int,
@@ -34,7 +35,7 @@ def go_on(
     Pair u of lane h is at u mod (n + 1) in its window, and so is the reward after it. Random numbers of the
     transition are those from ``at`` on.
     """
-    n, column = settings.ahead, k * span.steps
+    n, column = options.ahead, k * span.steps
     if u == 0:
         for h in range(count):
             workspace.window_states[h], workspace.window_actions[h] = (
@@ -56,13 +57,13 @@ def go_on(
     if step >= 0:
         t, remaining = span.t + column + step, span.steps - 1 - step + span.left
         rest = remaining * (settings.offset + t + 0.5 * (remaining + 1))
-        learn(tables, settings, view, lanes, first, count, step, step_sizes, column, t, rest, workspace)
+        learn(tables, options, view, lanes, first, count, step, step_sizes, column, t, rest, workspace)
 
 
 @piece
-def hold(settings: RoundSettings, count: int, steps: int, workspace: Workspace) -> None:
+def hold(options: Options, count: int, steps: int, workspace: Workspace) -> None:
     """Let lanes hold the pair to which the round has come."""
-    at = U64(steps % (settings.ahead + 1) * BLOCK)
+    at = U64(steps % (options.ahead + 1) * BLOCK)
     for h in range(count):
         workspace.states[h] = workspace.window_states[at + h]
         workspace.actions[h] = workspace.window_actions[at + h]
@@ -98,7 +99,7 @@ def look(
 @piece
 def learn(
     tables: Tables,
-    settings: RoundSettings,
+    options: Options,
     view: RunView,
     lanes: Lanes,
     first: int,
@@ -111,7 +112,7 @@ def learn(
     workspace: Workspace,
 ) -> None:
     """Step ``step`` of every lane: the errors along the n + 1 pairs from ``step`` on."""
-    n, actions = settings.ahead, tables.actions
+    n, actions = options.ahead, tables.actions
     begin = step % (n + 1)
     for h in range(count):
         place, origin = U64(begin * BLOCK) + h, workspace.origin[h]
@@ -122,9 +123,9 @@ def learn(
         at = begin
         for _ in range(n):
             place = U64(at * BLOCK) + h
-            if settings.ratios.size > 0:
+            if options.ratios.size > 0:
                 pair = workspace.window_states[place] * actions + workspace.window_actions[place]
-                weight *= settings.ratios[workspace.acting[h] + pair]
+                weight *= options.ratios[workspace.acting[h] + pair]
             reward = workspace.window_rewards[place]
             at = 0 if at == n else at + 1
             place = U64(at * BLOCK) + h
