@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from fedsarsa._checks import Floats
-from fedsarsa._numba import U64, piece
+from fedsarsa._numba import I64, U64, piece
 from fedsarsa.learning.choice import select, weigh
 from fedsarsa.learning.finite_tables import Tables, WorldTables
 from fedsarsa.worlds import alias
@@ -165,7 +165,7 @@ def largest(tables: Tables, theta: Floats, start: int, s: int, values: Floats) -
 def expected(tables: Tables, theta: Floats, start: int, s: int, values: Floats, weights: Floats) -> float:
     """The policy's mean of Q(s, .)."""
     class_values(tables, theta, start, s, values)
-    total, mean = weigh(tables.choice, np.int64(s), values, weights), 0.0
+    total, mean = weigh(tables.choice, I64(s), values, weights), 0.0
     for c in range(tables.width):
         mean += weights[c] * values[c]
     return mean / total

@@ -1,6 +1,5 @@
 """What a server rule is, and what it may know of a round."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
@@ -113,7 +112,7 @@ class Server:
     shifts: ClassVar[bool] = False
     opens: ClassVar[bool] = False
     noisy: ClassVar[bool] = False
-    combine_run: ClassVar[Callable[[RoundOfRun], None] | None] = None
+    combine_run: ClassVar[Any] = None
 
     radius: float | None = None
 
