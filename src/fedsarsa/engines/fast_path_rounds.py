@@ -69,16 +69,17 @@ def train(
     drift: Floats,
 ) -> None:
     """All steps of a span; ``central`` (R, m, d) and ``drift`` (R, m) record its synchronisations."""
-    first, last = I64(0), len(lanes.run)  # a literal 0 would be a type of its own, and compiled apart
+    # A literal 0, or False, would be a type of its own, and compiled apart.
+    first, last, whole, opening = I64(0), len(lanes.run), bool(0), bool(1)
     for k in range(span.rounds):
         if options is not None and options.opens and span.t == span.begun:
             view.shift[:] = 0.0
             local_steps(
-                tables, settings, options, view, lanes, first, last, step_sizes, span, k, True, workspace
+                tables, settings, options, view, lanes, first, last, step_sizes, span, k, opening, workspace
             )
             compiled_server.exchange_directions(settings, view)
         local_steps(
-            tables, settings, options, view, lanes, first, last, step_sizes, span, k, False, workspace
+            tables, settings, options, view, lanes, first, last, step_sizes, span, k, whole, workspace
         )
         compiled_server.settle(
             settings, options, view, span, k, step_sums, workspace.failed_at, central, drift
