@@ -124,7 +124,8 @@ class FedSARSA:
                     f"{self.weights!r} and {self.radius!r} beside {self.server!r}"
                 )
         mean, rule = servers.Mean(self.weights, self.radius), self.server
-        if isinstance(rule, servers.Mean) and rule.compiled:  # so that either can be replaced
+        if isinstance(rule, servers.Mean) and type(rule).combine is servers.Mean.combine:
+            # so that either can be replaced
             mean, rule = rule, None
         for name, value in (("server", rule), ("weights", mean.weights), ("radius", mean.radius)):
             object.__setattr__(self, name, value)

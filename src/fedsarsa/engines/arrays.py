@@ -33,15 +33,56 @@ class RoundSettings(NamedTuple):
     redraws: bool
 
 
+class Options(NamedTuple):
+    """What goes beyond Algorithm ``alg``, and does not change while training.
+
+    Kernels take None where there is nothing, and are then compiled without any of it.
+
+    ``rule`` is the server rule's place among those that are compiled, -1 for others, and ``coefficients`` are
+    its numbers; ``opens`` says whether a round begins with an exchange of first directions.
+    Steps are ``plain``, or have options: ``target`` and ``leaves``, by the numbers of ``local_step``; whether
+    they see ``all_pairs``; and over how many transitions they look ``ahead``, 0 without a window, weighted by
+    ``ratios`` (P S A,) if there are any.
+    """
+
+    rule: int
+    coefficients: Floats
+    opens: bool
+    plain: bool
+    target: int
+    leaves: int
+    all_pairs: bool
+    ahead: int
+    ratios: Floats
+
+
+class ServerView(NamedTuple):
+    """What the server reads and writes of the same runs: ``theta``, ``left`` and ``shift`` (R, N, d).
+
+    ``starts`` are those of the round, (R, N, d) if they are personal, else (R, 1, d): the central ones. The
+    others are room to work in: for the mean and the spread of the agents' parameters, (d,), for one run's
+    next start, and for the sums (N,) of the agents' step sizes in a round.
+    """
+
+    theta: Floats
+    left: Floats
+    shift: Floats
+    starts: Floats
+    mean: Floats
+    spread: Floats
+    start: Floats
+    step_sums: Floats
+
+
 class RunView(NamedTuple):
     """The runs that one thread trains, and the room it works in.
 
     ``first_run`` and ``first_agent`` are the numbers of its first run and agent where random streams count.
-    ``theta`` and ``progress`` are (R N d,) flat, ``states`` and ``actions`` (R N,); ``progress`` gathers
-    the updates of a round, each times the weight that theta-tilde gives to the rest of the round (empty
-    without theta-tilde). ``masses`` (R, d) and ``base`` (R,) cache the central parameter's softmax (see
-    ``sarsa``; empty where nothing is cached). ``takes_part`` (R N,) says whose agents take steps, where
-    lanes are not listed.
+    ``theta``, ``progress``, ``shift`` and ``left`` are (R N d,) flat, or empty, ``states`` and ``actions``
+    (R N,); ``progress`` gathers the updates of a round, each times the weight that theta-tilde gives to the
+    rest of the round (empty without theta-tilde). ``masses`` (R, d) and ``base`` (R,) cache the central
+    parameter's softmax (see ``finite_step``; empty where nothing is cached). ``takes_part`` (R N,) says whose
+    agents take steps, where lanes are not listed.
     """
 
     first_run: int
@@ -52,10 +93,13 @@ class RunView(NamedTuple):
     central: Floats
     weighted_sum: Floats
     progress: Floats
+    shift: Floats
+    left: Floats
     failed_at: NDArray[np.int64]
     masses: Floats
     base: Floats
     takes_part: NDArray[np.bool]
+    server: ServerView
 
 
 class Span(NamedTuple):
@@ -75,16 +119,23 @@ class Span(NamedTuple):
 
 
 class Lanes(NamedTuple):
-    """The agents still learning: lane l is agent ``agent[l]`` of run ``run[l]`` (counted in the view)."""
+    """The agents still learning: lane l is agent ``agent[l]`` of run ``run[l]`` (counted in the view).
+
+    ``stream`` is the number of its random stream.
+    """
 
     run: NDArray[np.uint64]
     agent: NDArray[np.uint64]
+    stream: NDArray[np.uint64]
 
 
 class Workspace(NamedTuple):
     """Working space of one call: a block's random numbers, next pairs and caches, and failures it sees.
 
-    Random words are kept as they are used: split for the alias tables, and as floats for the policy.
+    Random words are kept as they are used: split for the alias tables, and as floats for the policy. Lane h
+    of the block is at ``place[h]`` in the view, its parameters begin at ``origin[h]``, and the fixed policy
+    by which it acts, if any, at ``acting[h]`` in ``tables.cumulative``. ``best`` is for steps of all pairs,
+    windows are for those that look ahead.
     """
 
     columns: NDArray[np.uint64]
@@ -92,6 +143,7 @@ class Workspace(NamedTuple):
     uniforms: Floats
     place: NDArray[np.uint64]
     origin: NDArray[np.uint64]
+    acting: NDArray[np.uint64]
     world: NDArray[np.uint64]
     schedule: NDArray[np.uint64]
     states: NDArray[np.uint64]
@@ -109,14 +161,18 @@ class Workspace(NamedTuple):
     power: Floats
     values: Floats
     weights: Floats
-    spread: Floats
+    best: Floats
+    window_states: NDArray[np.uint64]
+    window_actions: NDArray[np.uint64]
+    window_rewards: Floats
     failed_at: NDArray[np.int64]
 
 
-def new_workspace(tables: Tables, view: RunView) -> Workspace:
+def new_workspace(tables: Tables, options: Options | None, view: RunView) -> Workspace:
     """Empty working space for a view."""
     draws = BLOCK * AHEAD
-    wide = max(BLOCK, int(tables.dim))
+    wide = max(BLOCK * int(tables.width), int(tables.dim))
+    window = 0 if options is None else (options.ahead + 1) * BLOCK
     bits = np.zeros(wide, np.uint64)
     return Workspace(
         columns=np.empty(draws, np.uint64),
@@ -124,6 +180,7 @@ def new_workspace(tables: Tables, view: RunView) -> Workspace:
         uniforms=np.empty(draws),
         place=np.empty(BLOCK, np.uint64),
         origin=np.empty(BLOCK, np.uint64),
+        acting=np.zeros(BLOCK, np.uint64),
         world=np.empty(BLOCK, np.uint64),
         schedule=np.empty(BLOCK, np.uint64),
         states=np.empty(BLOCK, np.uint64),
@@ -141,6 +198,9 @@ def new_workspace(tables: Tables, view: RunView) -> Workspace:
         power=bits.view(np.float64),
         values=np.empty(int(tables.width)),
         weights=np.empty(int(tables.width)),
-        spread=np.empty(int(tables.dim)),
+        best=np.empty(int(tables.worlds.states) if options is not None and options.all_pairs else 0),
+        window_states=np.empty(window, np.uint64),
+        window_actions=np.empty(window, np.uint64),
+        window_rewards=np.empty(window),
         failed_at=np.full(len(view.failed_at), RUNNING, np.int64),
     )

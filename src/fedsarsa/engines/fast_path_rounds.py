@@ -4,11 +4,15 @@ One agent's step waits for memory and for its own last result. So a block of age
 phase of a step together, and the processor always finds independent work:
 
     train                          for every round of a span
+      open_round                     first directions of all lanes, where the server rule asks for them
       local_steps                    for every block of 16 lanes
         enter                          pairs, parameters, softmax caches of the block
         draw                           random numbers of the block for 16 steps at once
         move, refresh, act, update     for every step: next states, caches, next actions, parameters
       settle, weigh_central          for every run: average, project, record; softmax caches
+
+Where steps have options, ``learn`` of `fast_path_options` takes the place of ``update``. Steps that look
+further ahead are in `steps_ahead`, those of all pairs in `all_pairs`.
 
 What a lane computes does not depend on the lanes beside it.
 """
@@ -17,8 +21,8 @@ import math
 
 from fedsarsa._checks import Floats
 from fedsarsa._numba import I64, U64, kernel, piece
-from fedsarsa.engines import compiled_mean
-from fedsarsa.engines.arrays import AHEAD, BLOCK, Lanes, RoundSettings, RunView, Span, Workspace
+from fedsarsa.engines import all_pairs, compiled_server, fast_path_options, steps_ahead
+from fedsarsa.engines.arrays import AHEAD, BLOCK, Lanes, Options, RoundSettings, RunView, Span, Workspace
 from fedsarsa.engines.exponential import exponentials
 from fedsarsa.federation.state import RUNNING
 from fedsarsa.learning import choice, finite_step, random
@@ -33,7 +37,7 @@ def start(tables: Tables, settings: RoundSettings, view: RunView, lanes: Lanes, 
     for lane in range(len(lanes.run)):
         run, agent = lanes.run[lane], lanes.agent[lane]
         first, second = random.words(
-            settings.seed, view.first_run + run, view.first_agent + agent, U64(random.START)
+            settings.seed, view.first_run + run, lanes.stream[lane], U64(random.START)
         )
         place = run * agents + agent
         s = finite_step.first_state(tables.worlds, U64(settings.world[agent]), first)
@@ -42,6 +46,7 @@ def start(tables: Tables, settings: RoundSettings, view: RunView, lanes: Lanes, 
             tables,
             view.theta,
             place * tables.dim,
+            finite_step.acting(tables, agent),
             s,
             random.uniform(second),
             workspace.values,
@@ -53,19 +58,32 @@ def start(tables: Tables, settings: RoundSettings, view: RunView, lanes: Lanes, 
 def train(
     tables: Tables,
     settings: RoundSettings,
+    options: Options | None,
     view: RunView,
     lanes: Lanes,
     step_sizes: Floats,
+    step_sums: Floats,
     span: Span,
     workspace: Workspace,
     central: Floats,
     drift: Floats,
 ) -> None:
     """All steps of a span; ``central`` (R, m, d) and ``drift`` (R, m) record its synchronisations."""
-    first = I64(0)  # a literal 0 would be a type of its own, and compiled apart
+    # A literal 0, or False, would be a type of its own, and compiled apart.
+    first, last, whole, opening = I64(0), len(lanes.run), bool(0), bool(1)
     for k in range(span.rounds):
-        local_steps(tables, settings, view, lanes, first, len(lanes.run), step_sizes, span, k, workspace)
-        compiled_mean.settle(settings, view, span, k, workspace.failed_at, workspace.spread, central, drift)
+        if options is not None and options.opens and span.t == span.begun:
+            view.shift[:] = 0.0
+            local_steps(
+                tables, settings, options, view, lanes, first, last, step_sizes, span, k, opening, workspace
+            )
+            compiled_server.exchange_directions(settings, view)
+        local_steps(
+            tables, settings, options, view, lanes, first, last, step_sizes, span, k, whole, workspace
+        )
+        compiled_server.settle(
+            settings, options, view, span, k, step_sums, workspace.failed_at, central, drift
+        )
         weigh_central(tables, settings, view, span, workspace)
 
 
@@ -73,6 +91,7 @@ def train(
 def local_steps(
     tables: Tables,
     settings: RoundSettings,
+    options: Options | None,
     view: RunView,
     lanes: Lanes,
     low: int,
@@ -80,27 +99,34 @@ def local_steps(
     step_sizes: Floats,
     span: Span,
     k: int,
+    opening: bool,
     workspace: Workspace,
 ) -> None:
     """The local steps of a span's k-th round for lanes ``low`` to ``high``.
 
-    ``step_sizes[u, j]`` is schedule u's at the j-th step of the span.
+    ``step_sizes[u, j]`` is schedule u's at the j-th step of the span. In an ``opening`` lanes look at their
+    first step alone: its direction is put into ``view.shift``, and nothing moves.
     """
-    steps, column = span.steps, k * span.steps
+    steps, column = 1 if opening else span.steps, k * span.steps
     t = span.t + column
+    transitions = steps
+    if options is not None:
+        transitions += max(options.ahead - 1, 0)  # what is ahead of the last step is seen, too
     # Lanes begin a span with parameters of their own, later rounds with the central ones.
     fresh = k > 0 and settings.common
     for begin in range(low, high, BLOCK):
         first, count = U64(begin), U64(min(BLOCK, high - begin))
         enter(tables, settings, view, lanes, first, count, fresh, workspace)
-        for ahead in range(0, steps, AHEAD):
-            some = min(AHEAD, steps - ahead)
+        if options is not None and options.all_pairs:
+            all_pairs.local_steps(tables, settings, view, lanes, first, count, step_sizes, span, k, workspace)
+            continue
+        for ahead in range(0, transitions, AHEAD):
+            some = min(AHEAD, transitions - ahead)
             draw(
                 tables,
                 settings,
                 lanes,
                 view.first_run,
-                view.first_agent,
                 first,
                 count,
                 t + ahead,
@@ -109,18 +135,59 @@ def local_steps(
             )
             for i in range(some):
                 at, step = U64(i) * count, ahead + i
+                if options is not None and options.ahead > 0:
+                    steps_ahead.go_on(
+                        tables,
+                        settings,
+                        options,
+                        view,
+                        lanes,
+                        first,
+                        count,
+                        at,
+                        step,
+                        step_sizes,
+                        span,
+                        k,
+                        workspace,
+                    )
+                    continue
                 if settings.redraws:
                     redraw(tables, settings, view, lanes, first, count, t + step, workspace)
                 move(tables, count, at, workspace)
                 if settings.cached and step > 0:  # here, not after the update: the last one needs none
-                    refresh(tables, count, workspace)
+                    if options is None or view.shift.size == 0:
+                        refresh(tables, count, workspace)
+                    else:
+                        fast_path_options.weigh_rows(tables, view, count, workspace)
                 act(tables, settings, view, count, at, workspace)
                 # What theta-tilde gives to the steps of this round after this one: a + t each.
                 remaining = steps - 1 - step + span.left
                 rest = remaining * (settings.offset + t + step + 0.5 * (remaining + 1))
-                update(
-                    tables, view, lanes, first, count, step_sizes, column + step, t + step, rest, workspace
-                )
+                now = column + step
+                if options is None or options.plain:
+                    update(tables, view, lanes, first, count, step_sizes, now, t + step, rest, workspace)
+                else:
+                    fast_path_options.learn(
+                        tables,
+                        settings,
+                        options,
+                        view,
+                        lanes,
+                        first,
+                        count,
+                        step_sizes,
+                        now,
+                        t + step,
+                        rest,
+                        opening,
+                        workspace,
+                    )
+        if options is not None:
+            if opening:
+                continue
+            if options.ahead > 0:
+                steps_ahead.hold(options, count, steps, workspace)
         for h in range(count):
             view.states[workspace.place[h]] = workspace.states[h]
             view.actions[workspace.place[h]] = workspace.actions[h]
@@ -148,6 +215,7 @@ def enter(
         workspace.world[h] = U64(settings.world[lanes.agent[first + h]])
         workspace.schedule[h] = U64(settings.schedule[lanes.agent[first + h]])
         origin = workspace.origin[h] = place * dim
+        workspace.acting[h] = finite_step.acting(tables, lanes.agent[first + h])
         if fresh:
             for j in range(dim):
                 view.theta[origin + j] = view.central[run, j]
@@ -167,7 +235,6 @@ def draw(
     settings: RoundSettings,
     lanes: Lanes,
     first_run: int,
-    first_agent: int,
     first: int,
     count: int,
     t: int,
@@ -178,13 +245,12 @@ def draw(
 
     A function of its own, not inlined: as a loop over plain arrays it compiles to vector instructions.
     """
-    run, agent = lanes.run, lanes.agent
+    run, stream = lanes.run, lanes.stream
     columns, fractions, uniforms = workspace.columns, workspace.fractions, workspace.uniforms
     for k in range(steps):
         now, at = U64(t + k), U64(k) * count
         for h in range(count):
-            stream = first_agent + agent[first + h]
-            one, two = random.words(settings.seed, first_run + run[first + h], stream, now)
+            one, two = random.words(settings.seed, first_run + run[first + h], stream[first + h], now)
             column, fraction = alias.split(one, tables.worlds.states)
             columns[at + h] = column
             fractions[at + h] = fraction
@@ -206,13 +272,13 @@ def redraw(
     now = U64(t) + U64(random.REDRAW)
     for h in range(count):
         run = view.first_run + lanes.run[first + h]
-        agent = view.first_agent + lanes.agent[first + h]
-        word, _ = random.words(settings.seed, run, agent, now)
+        word, _ = random.words(settings.seed, run, lanes.stream[first + h], now)
         uniform = random.uniform(word)
         workspace.actions[h] = finite_step.direct(
             tables,
             view.theta,
             workspace.origin[h],
+            workspace.acting[h],
             workspace.states[h],
             uniform,
             workspace.values,
@@ -263,6 +329,7 @@ def directly(tables: Tables, view: RunView, h: int, uniform: float, workspace: W
         tables,
         view.theta,
         workspace.origin[h],
+        workspace.acting[h],
         workspace.next_states[h],
         uniform,
         workspace.values,
@@ -288,7 +355,7 @@ def update(
         for h in range(count):
             change = increment(tables, view, h, step_sizes, column, workspace)
             if not move_densely(tables, view, h, change, rest, workspace):
-                compiled_mean.fail(lanes.run[first + h], t, workspace.failed_at)
+                compiled_server.fail(lanes.run[first + h], t, workspace.failed_at)
     else:
         for h in range(count):
             change = increment(tables, view, h, step_sizes, column, workspace)
@@ -298,7 +365,7 @@ def update(
             view.theta[at] = updated
             workspace.rows[h], workspace.groups[h], workspace.updated[h] = row, group, updated
             if not math.isfinite(updated):
-                compiled_mean.fail(lanes.run[first + h], t, workspace.failed_at)
+                compiled_server.fail(lanes.run[first + h], t, workspace.failed_at)
             if view.progress.size > 0:
                 view.progress[at] += rest * change
     for h in range(count):

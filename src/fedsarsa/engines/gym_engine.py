@@ -202,7 +202,7 @@ class GymEngine(Engine):
 
     def _rows(self, state: State) -> Any:
         """What lanes hold, as kernels see it."""
-        rows = rows_of(_held(state), state.actions, slice(None))
+        rows = rows_of(_held(state), state.actions, state.shift, state.left, slice(None))
         if self.function is not None:
             return rows._replace(seen=self.inputs)
         self.seen = self.inputs = rows.seen[:, : self.observed]

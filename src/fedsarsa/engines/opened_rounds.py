@@ -4,7 +4,7 @@ A step is a function of the state and of (seed, run, agent, t). So one step of a
 first direction of a round: it leaves its direction and moves no parameter. Then the round is taken.
 """
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from fedsarsa.federation.engine import Engine
 from fedsarsa.federation.problem import Problem
 from fedsarsa.federation.rounds import open_round
 from fedsarsa.federation.servers import Mean
-from fedsarsa.federation.state import State, Synchronisations, joined
+from fedsarsa.federation.state import Episodes, State, Synchronisations, joined
 from fedsarsa.learning.policies import Policy
 from fedsarsa.learning.targets import DIRECTION
 
@@ -48,21 +48,20 @@ class OpeningEngine(Engine):
 
     def first_directions(self, state: State) -> Floats:
         """The direction (R, N, d) of every agent's next step, which is not taken."""
-        assert state.episodes is not None
-        held = _copies(state.episodes, leave_out=("left", "shift"))
+        held = {} if state.episodes is None else _copies(state.episodes)
+        arrays = ("theta", "states", "actions", "central", "weighted_sum", "failed_at")
         copy = replace(
             state,
-            **_copies(state, leave_out=("t", "episodes", "memory", "reports", "starts", "progress")),
+            **{name: getattr(state, name).copy() for name in arrays},
             starts=state.starts[:, :0],
             progress=state.progress[:, :, :0],
+            shift=state.theta[:, :, :0],
+            left=np.zeros_like(state.theta),
             memory={},
-            episodes=replace(
-                state.episodes, **held, left=np.zeros_like(state.theta), shift=state.theta[:, :, :0]
-            ),
+            episodes=None if state.episodes is None else replace(state.episodes, **held),
         )
         self.probe.advance(copy, 1)
-        assert copy.episodes is not None
-        return copy.episodes.left
+        return copy.left
 
     def close(self) -> None:
         """Give back what both engines hold."""
@@ -76,6 +75,6 @@ def probing(problem: Problem) -> Problem:
     return replace(problem, step=step, server=Mean(), sync_every=None, average_offset=None)
 
 
-def _copies(held: Any, leave_out: tuple[str, ...]) -> dict[str, Any]:
-    """Copies of the arrays of a dataclass, by their names."""
-    return {one.name: getattr(held, one.name).copy() for one in fields(held) if one.name not in leave_out}
+def _copies(held: Episodes) -> dict[str, Any]:
+    """Copies of what agents hold, by their names."""
+    return {name: array.copy() for name, array in vars(held).items()}

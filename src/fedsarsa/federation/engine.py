@@ -23,12 +23,15 @@ class Engine(ABC):
         The number of the problem's first agent in the federation that it is a part of.
     can_be_saved : bool
         Whether a `State` is all that training goes on from; environments of Gymnasium have their own.
+    opens_rounds : bool
+        Whether it lets the server rule open rounds by itself, where the rule does.
     opened : bool
         Whether what the engine needs to train, such as environments, is there.
     """
 
     name: ClassVar[str]
     can_be_saved: ClassVar[bool] = True
+    opens_rounds: bool = False
     opened: bool = True
 
     def __init__(self, problem: Problem, threads: int | None = None, first_agent: int = 0) -> None:

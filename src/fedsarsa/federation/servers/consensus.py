@@ -10,7 +10,7 @@ from scipy.sparse.csgraph import connected_components
 from fedsarsa import _checks
 from fedsarsa._checks import Floats
 from fedsarsa.federation.servers.projection import project
-from fedsarsa.federation.servers.rule import Context, Server
+from fedsarsa.federation.servers.rule import Context, RoundOfRun, Server
 
 COMPLETE, RING, STAR = GRAPHS = ("complete", "ring", "star")
 
@@ -89,6 +89,27 @@ class Consensus(Server):
             weights = kept + np.eye(after.shape[1]) * (1 - kept.sum(axis=2))[:, :, None]
             change = np.where(present[..., None], change, 0.0)
         return project(weights @ before + change, self.radius)
+
+    def coefficients(self, agents: int) -> Floats:
+        """Of every row of W, how many weights are not zero, and then each of them after its column."""
+        rows = self.matrix(agents)
+        columns = [np.flatnonzero(row) for row in rows]
+        edges = [np.column_stack([own, row[own]]).ravel() for own, row in zip(columns, rows, strict=True)]
+        return np.concatenate([[len(own), *pairs] for own, pairs in zip(columns, edges, strict=True)])
+
+    @staticmethod
+    def combine_run(over: RoundOfRun) -> None:
+        """The same for one run, compiled."""
+        at = 0
+        for i in range(len(over.after)):
+            for j in range(len(over.mean)):
+                over.start[i, j] = over.after[i, j] - over.before[i, j]
+            neighbours = int(over.coefficients[at])
+            for edge in range(at + 1, at + 1 + 2 * neighbours, 2):
+                neighbour, weight = int(over.coefficients[edge]), over.coefficients[edge + 1]
+                for j in range(len(over.mean)):
+                    over.start[i, j] += weight * over.before[neighbour, j]
+            at += 1 + 2 * neighbours
 
 
 def checked_graph(graph: ArrayLike) -> Floats:

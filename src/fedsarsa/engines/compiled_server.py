@@ -1,0 +1,211 @@
+"""The server's part of a compiled round: average, apply the rule, project, record; note runs that failed."""
+
+import math
+
+from fedsarsa._checks import Floats
+from fedsarsa._numba import U64, dispatch, kernel, piece
+from fedsarsa.engines.arrays import Options, RoundSettings, RunView, ServerView, Span
+from fedsarsa.federation.servers import COMPILED, FirstDirections
+from fedsarsa.federation.servers.rule import RoundOfRun
+from fedsarsa.federation.state import RUNNING
+from fedsarsa.learning.continuous_features import Integers
+
+opening_run = piece(FirstDirections.opening_run)
+combine_run = dispatch([piece(rule.combine_run) for rule in COMPILED if rule.combine_run is not None])
+
+
+@kernel
+def settle(
+    settings: RoundSettings,
+    options: Options | None,
+    view: RunView,
+    span: Span,
+    k: int,
+    step_sums: Floats,
+    failed_at: Integers,
+    central: Floats,
+    drift: Floats,
+) -> None:
+    """End a span's k-th round: average, and if it synchronises, apply the rule and record.
+
+    Agents take the broadcast up when they enter the next round; a start of their own they have at once. A
+    part of a round only notes failures, which threads saw in ``failed_at`` (R,). ``step_sums``
+    (rounds, schedules) are the sums of the rounds' step sizes. A rule that is not compiled is applied
+    afterwards: until then, the mean is in its place.
+    """
+    begun = span.begun + k * span.steps
+    end = span.t + (k + 1) * span.steps
+    if options is not None:
+        for agent in range(len(view.server.step_sums)):
+            view.server.step_sums[agent] = step_sums[k, settings.schedule[agent]]
+    for run in range(len(view.failed_at)):
+        own = view.central[run]
+        if span.ends and view.failed_at[run] == RUNNING and failed_at[run] == RUNNING:
+            if view.progress.size > 0:
+                gather(settings, view, begun, end - begun, run)
+            if span.synchronises:
+                drift[run, k] = mean(settings, view, run)
+                if not start_anew(settings, options, view, end - begun, run):
+                    failed_at[run] = end - 1
+        if view.failed_at[run] == RUNNING and failed_at[run] != RUNNING:
+            view.failed_at[run] = failed_at[run]
+            for j in range(len(own)):
+                own[j] = math.nan
+        if span.synchronises:
+            if view.failed_at[run] != RUNNING:
+                drift[run, k] = math.nan
+            for j in range(len(own)):
+                central[run, k, j] = own[j]
+
+
+@piece
+def mean(settings: RoundSettings, view: RunView, run: int) -> float:
+    """Average the local parameters into ``server.mean``; return the mean squared distance from it."""
+    average, spread = view.server.mean, view.server.spread
+    agents, dim = len(settings.world), len(average)
+    origin = run * agents * dim
+    for j in range(dim):
+        average[j] = 0.0
+    for agent in range(agents):
+        weight, at = settings.weights[agent], U64(origin + agent * dim)
+        for j in range(dim):
+            average[j] += weight * view.theta[at + U64(j)]
+    # Squares are summed over agents first: that loop compiles to vector instructions.
+    for j in range(dim):
+        spread[j] = 0.0
+    for agent in range(agents):
+        weight, at = settings.weights[agent], U64(origin + agent * dim)
+        for j in range(dim):
+            spread[j] += weight * (view.theta[at + U64(j)] - average[j]) ** 2
+    total = 0.0
+    for j in range(dim):
+        total += spread[j]
+    return total
+
+
+@piece
+def start_anew(settings: RoundSettings, options: Options | None, view: RunView, steps: int, run: int) -> bool:
+    """The start of a run's next round, by the rule; whether it is finite."""
+    finite = True
+    if options is None or options.rule < 0:
+        finite = take_mean(settings, view, run)
+    else:
+        finite = apply(settings, options, view.server, view.central[run], steps, run)
+        clear(view.server.left[run])
+    return finite
+
+
+@piece
+def take_mean(settings: RoundSettings, view: RunView, run: int) -> bool:
+    """Make the agents' mean, projected, the central parameter; whether it is finite."""
+    own = view.central[run]
+    for j in range(len(own)):
+        own[j] = view.server.mean[j]
+    project(own, settings.radius)
+    return all_finite(own)
+
+
+@piece
+def apply(
+    settings: RoundSettings, options: Options, server: ServerView, own: Floats, steps: int, run: int
+) -> bool:
+    """Apply a compiled rule to one run; whether parameters, and what is added to directions, are finite."""
+    starts, shift, finite = server.starts[run], server.shift[run], True
+    over = RoundOfRun(
+        settings.weights,
+        server.step_sums,
+        steps,
+        options.coefficients,
+        starts,
+        server.start,
+        server.theta[run],
+        server.left[run],
+        shift,
+        server.mean,
+        own,
+    )
+    combine_run(options.rule, over)
+    for i in range(len(shift)):
+        finite &= all_finite(shift[i])
+    for i in range(len(server.start)):
+        project(server.start[i], settings.radius)
+        finite &= all_finite(server.start[i])
+        for j in range(len(own)):
+            starts[i, j] = server.start[i, j]
+    if not settings.common:
+        for j in range(len(own)):
+            own[j] = 0.0
+        for i in range(len(starts)):
+            for j in range(len(own)):
+                server.theta[run, i, j] = starts[i, j]
+                own[j] += settings.weights[i] * starts[i, j]
+    return finite
+
+
+@kernel
+def exchange_directions(settings: RoundSettings, view: RunView) -> None:
+    """Make a round's shift of the agents' first directions, which are in its place."""
+    for run in range(len(view.failed_at)):
+        opening_run(settings.weights, view.server.shift[run], view.server.mean)
+
+
+@piece
+def gather(settings: RoundSettings, view: RunView, t: int, steps: int, run: int) -> None:
+    """Add the weighted parameters of a round to theta-tilde's sum, before the average changes.
+
+    With the step's change d_u at time u, the round's parameters are start + d_0 + ... + d_{u-1}: each change
+    counts in all later ones, which is the weight ``update`` gave it in ``progress``.
+    """
+    start, total = view.central[run], view.weighted_sum[run]
+    agents, dim = len(settings.world), len(start)
+    weight = steps * (settings.offset + t + 0.5 * (steps - 1))
+    for j in range(dim):
+        total[j] += weight * start[j]
+    for agent in range(agents):
+        at = (run * agents + agent) * dim
+        for j in range(dim):
+            total[j] += settings.weights[agent] * view.progress[at + j]
+            view.progress[at + j] = 0.0
+
+
+@piece
+def project(theta: Floats, radius: float) -> None:
+    """Move ``theta`` to the nearest point of the ball of ``radius`` around 0."""
+    if math.isinf(radius):
+        return
+    largest = 0.0
+    for j in range(len(theta)):
+        largest = max(largest, abs(theta[j]))
+    if largest == 0.0:
+        return
+    total = 0.0
+    for j in range(len(theta)):
+        total += (theta[j] / largest) ** 2  # squares of theta itself could overflow
+    norm = largest * math.sqrt(total)
+    if norm > radius:
+        for j in range(len(theta)):
+            theta[j] *= radius / norm
+
+
+@piece
+def clear(rows: Floats) -> None:
+    """Set all of a matrix to zero."""
+    for i in range(rows.shape[0]):
+        for j in range(rows.shape[1]):
+            rows[i, j] = 0.0
+
+
+@piece
+def fail(run: int, t: int, failed_at: Integers) -> None:
+    """Note that a run's parameters stopped being finite at step ``t``, if not before."""
+    if failed_at[run] == RUNNING or t < failed_at[run]:
+        failed_at[run] = t
+
+
+@piece
+def all_finite(theta: Floats) -> bool:
+    """Whether no parameter has overflowed."""
+    finite = True
+    for j in range(len(theta)):
+        finite &= math.isfinite(theta[j])
+    return finite
