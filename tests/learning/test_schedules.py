@@ -53,9 +53,10 @@ def test_engines_agree(policy, options):
 
 
 @pytest.mark.parametrize("name", ["reference", "cpu"])
-def test_a_stage_is_a_training_with_a_constant_number(name):
+@pytest.mark.parametrize("rule", [None, fs.servers.FirstDirections()], ids=str)
+def test_a_stage_is_a_training_with_a_constant_number(name, rule):
     """The same by hand: engines for constant policies, one after the other on one state."""
-    group, algo = fleet(2), fs.FedSARSA(fs.OneHot(), fs.Softmax(COOLING), 0.2, 7)
+    group, algo = fleet(2), fs.FedSARSA(fs.OneHot(), fs.Softmax(COOLING), 0.2, 7, server=rule)
     problem = algo.problem(group, 315, 2, 3)
     one, two = (first_state(problem, np.zeros(problem.features.dim)) for _ in range(2))
     scheduled = engines.build(name, problem, 1)

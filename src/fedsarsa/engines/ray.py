@@ -186,7 +186,7 @@ class RayEngine(SpanEngine):
                     t,
                     span.steps,
                     None if counted is None else counted[:, part],
-                    None if self.problem is self.given else self.problem.policy,
+                    self.problem.policy if self.scheduled else None,
                 )
                 for block, held, part in zip(self.blocks, self.held, self.parts, strict=True)
             ]

@@ -35,8 +35,9 @@ class Engine(ABC):
     opened: bool = True
 
     def __init__(self, problem: Problem, threads: int | None = None, first_agent: int = 0) -> None:
-        self.given = problem  # its policy may follow a schedule
         self.problem, self.threads, self.first_agent = problem.at_step(0), threads, first_agent
+        self.given = problem
+        self.scheduled = self.problem is not problem
 
     @property
     def first_steps(self) -> int:
@@ -57,7 +58,7 @@ class Engine(ABC):
 
         Either whole rounds, or a part of one round, which may end with its synchronisation.
         """
-        if self.problem is self.given:
+        if not self.scheduled:
             return self.take_steps(state, steps)
         stage, end, seen = self.given.stage, state.t + steps, []
         while state.t < end:
