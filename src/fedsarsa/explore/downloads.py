@@ -7,8 +7,8 @@ from typing import Any
 import panel as pn
 
 from fedsarsa.explore import exports
-from fedsarsa.explore.theory import Predicted
-from fedsarsa.explore.training import Trained
+from fedsarsa.explore.measurements import Trained
+from fedsarsa.explore.theory_answers import Predicted
 
 Known = Callable[[], tuple[Trained | None, Predicted | None]]
 

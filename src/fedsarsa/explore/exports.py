@@ -8,14 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from fedsarsa.experiments import plots
 from fedsarsa.experiments.algorithm_sections import DEFAULT, SERVERS
 from fedsarsa.experiments.config import Config
 from fedsarsa.experiments.fleet_sections import PaperFleet
 from fedsarsa.experiments.section import Section
-from fedsarsa.explore.settings import toml
-from fedsarsa.explore.theory import Predicted
-from fedsarsa.explore.training import Trained, record_every
+from fedsarsa.explore.control_values import toml
+from fedsarsa.explore.measurements import Trained, record_every
+from fedsarsa.explore.theory_answers import Predicted
 
 ALWAYS = (
     "features",
@@ -86,7 +85,7 @@ def _python(value: Any) -> str:
 
 def csv_text(trained: Trained, predicted: Predicted | None) -> str:
     """The curves: t, mean error, its 95% band, what was predicted, drift."""
-    curves = trained.curves()
+    curves = trained.curves
     columns = {name: curves[name].values for name in ("t", "error", "low", "high")}
     if predicted is not None:
         columns["predicted"] = predicted.mse.reindex(t=curves["t"]).values
@@ -110,6 +109,8 @@ def netcdf(trained: Trained, content: dict[str, Any]) -> bytes:
 
 def picture(trained: Trained, predicted: Predicted | None, kind: str) -> bytes:
     """The error curve as a figure for print, ``kind`` png or svg."""
+    from fedsarsa.experiments import plots  # Matplotlib, half a second that the first page need not wait for
+
     settings = trained.history.settings
     title = f"{settings['agents']} agents, {settings['runs']} runs, K = {settings['sync_every'] or 'never'}"
     figure, [axes] = plots.panels(title, 1)

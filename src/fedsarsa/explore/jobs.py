@@ -1,6 +1,7 @@
 """Computations that a newer one replaces: in a thread, or in a process that can be ended at any moment."""
 
 import multiprocessing
+import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -10,8 +11,14 @@ from typing import Any
 from fedsarsa.experiments import workers
 
 POLL_SECONDS = 0.05  # between two looks at whether a process's work is still wanted
+NICENESS = 5  # of processes, on machines with few cores
 # What the processes import before they are asked for anything.
-BEHIND_THEORY = ("fedsarsa.cli", "fedsarsa.experiments.references", "fedsarsa.explore.theory", "scipy.linalg")
+BEHIND_THEORY = (
+    "fedsarsa.cli",
+    "fedsarsa.experiments.references",
+    "fedsarsa.explore.theory_answers",
+    "scipy.linalg",
+)
 
 Stopped = Callable[[], bool]
 Work = Callable[[Stopped], Iterator[Any]]
@@ -35,13 +42,14 @@ class Latest:
         self._closed = False
         self._thread: threading.Thread | None = None
 
-    def submit(self, work: Work, deliver: Deliver) -> None:
-        """Do ``work`` as soon as what is being done has stopped.
+    def submit(self, work: Work, deliver: Deliver, patient: bool = False) -> None:
+        """Do ``work`` as soon as what is being done has stopped, or has ended by itself if ``patient``.
 
         ``deliver`` gets every result in the thread, also the error that ends the work, unless it was stopped.
         """
         with self._changed:
-            self._stop.set()
+            if not patient:
+                self._stop.set()
             self._waiting = work, deliver
             if self._thread is None:
                 self._thread = threading.Thread(target=self._serve, daemon=True)
@@ -123,8 +131,9 @@ def prepare() -> None:
 
 
 def _send(to: Connection, function: Callable[..., Iterator[Any]], arguments: tuple[Any, ...]) -> None:
-    """Send what a generator function yields; its own process runs this."""
+    """Send what a generator function yields; its own process runs this, behind training and the page."""
     workers.attend()
+    os.nice(NICENESS)
     with suppress(BrokenPipeError):  # nobody wants it any more
         try:
             for value in function(*arguments):

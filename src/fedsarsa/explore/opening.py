@@ -2,11 +2,14 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from fedsarsa.experiments import config as configs
-from fedsarsa.explore.results import Results
-from fedsarsa.explore.settings import Base, base_of
+from fedsarsa.explore.control_values import Base, base_of
+
+if TYPE_CHECKING:
+    from fedsarsa.explore.results import Results
 
 EXAMPLES = Path("examples")
 FINITE = ("paper", "file", "gym-tables")
@@ -30,7 +33,7 @@ def explore(what: str | None, port: int, say: Callable[[str], None]) -> None:
     server.serve(base, view, query, port, results, say)
 
 
-def asked(what: str | None) -> tuple[Base, str, str, Results | None]:
+def asked(what: str | None) -> tuple[Base, str, str, "Results | None"]:
     """The base, the view, its query and the folder of results that an argument of the command stands for."""
     if what is None:
         return base_of(), "federation", "", None
@@ -39,6 +42,8 @@ def asked(what: str | None) -> tuple[Base, str, str, Results | None]:
         return base_of(), link.path.rpartition("/")[2] or "federation", f"?{link.query}", None
     path = Path(what)
     if path.is_dir():
+        from fedsarsa.explore.results import Results
+
         return base_of(), "results", "", Results(path)
     example = EXAMPLES / f"{what}.toml"
     if not path.exists() and example.exists():

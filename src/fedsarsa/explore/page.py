@@ -5,6 +5,7 @@ from html import escape
 from typing import Any
 
 import panel as pn
+from bokeh.layouts import column
 
 # Okabe and Ito's colours.
 BLUE, SKY, ORANGE, GREEN, RED, GREY = "#0072B2", "#56B4E9", "#E69F00", "#009E73", "#D55E00", "#666666"
@@ -67,10 +68,10 @@ def paragraph(words: str, notes: tuple[str, ...] = (), wrong: str = "") -> str:
     return f"<p>{escape(words)}</p>{rest}" if words or not rest else rest
 
 
-def grid(*pictures: Any) -> pn.Column:
+def grid(*pictures: Any) -> pn.pane.Bokeh:
     """Pictures side by side, as many as there is room for."""
-    panes = [pn.pane.Bokeh(one, sizing_mode="stretch_width", margin=0) for one in pictures]
-    return pn.Column(*panes, stylesheets=[GRID], sizing_mode="stretch_width")
+    together = column(*pictures, stylesheets=[GRID], sizing_mode="stretch_width")
+    return pn.pane.Bokeh(together, sizing_mode="stretch_width", margin=0)
 
 
 def sides(left: Any, right: Any) -> pn.Column:

@@ -21,7 +21,7 @@ from fedsarsa.experiments.references import reference
 from fedsarsa.experiments.statistics import mean_and_margin
 from fedsarsa.experiments.store import MANIFEST, Store
 from fedsarsa.experiments.sweep import Sweep
-from fedsarsa.explore.training import RECORDS
+from fedsarsa.explore.measurements import RECORDS
 from fedsarsa.federation.history import History
 
 CLAIMS = "claims.csv"

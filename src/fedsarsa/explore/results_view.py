@@ -11,10 +11,10 @@ from bokeh.palettes import Viridis256
 
 from fedsarsa.experiments.reproduction.claim import CLASSES
 from fedsarsa.explore import page
+from fedsarsa.explore.control_values import Base
 from fedsarsa.explore.pictures import blank, finish
 from fedsarsa.explore.results import Outcome, Results, SweepResults
 from fedsarsa.explore.session import Session
-from fedsarsa.explore.settings import Base
 
 LOOK_SECONDS = 2  # between two looks at whether the folder has grown
 TABLE = """

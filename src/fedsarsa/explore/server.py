@@ -5,17 +5,18 @@ import threading
 import webbrowser
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import panel as pn
 
-from fedsarsa.explore import jobs, page
+from fedsarsa.explore import page
+from fedsarsa.explore.control_values import Base
 from fedsarsa.explore.federation_view import FederationView
 from fedsarsa.explore.plan_view import PlanView
-from fedsarsa.explore.results import Results
-from fedsarsa.explore.results_view import for_folder
 from fedsarsa.explore.session import Session
-from fedsarsa.explore.settings import Base
+
+if TYPE_CHECKING:
+    from fedsarsa.explore.results import Results
 
 HOST = "127.0.0.1"
 TOKEN_BYTES = 16
@@ -36,7 +37,7 @@ class Opened:
 
 
 def open_page(
-    base: Base, view: str = "federation", query: str = "", port: int = 0, results: Results | None = None
+    base: Base, view: str = "federation", query: str = "", port: int = 0, results: "Results | None" = None
 ) -> Opened:
     """Listen on loopback; a page is only there for those who know its address.
 
@@ -58,10 +59,13 @@ def open_page(
     ValueError
         There is no such view.
     """
-    views = VIEWS if results is None else VIEWS | {"results": for_folder(results)}
+    views = dict(VIEWS)
+    if results is not None:
+        from fedsarsa.explore.results_view import for_folder
+
+        views["results"] = for_folder(results)
     if view not in views:
         raise ValueError(f"view must be one of {', '.join(views)}, got {view!r}")
-    jobs.prepare()
     pn.extension(raw_css=[page.STYLE], sizing_mode=None, notifications=False)
     token = secrets.token_urlsafe(TOKEN_BYTES)
     made = {name: _page(make, base, name, list(views)) for name, make in views.items()}
@@ -85,7 +89,7 @@ def open_page(
 
 
 def serve(
-    base: Base, view: str, query: str, port: int, results: Results | None, say: Callable[[str], None]
+    base: Base, view: str, query: str, port: int, results: "Results | None", say: Callable[[str], None]
 ) -> None:
     """Serve the page and open it in the browser, until Ctrl-C."""
     opened = open_page(base, view, query, port, results)

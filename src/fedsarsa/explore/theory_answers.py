@@ -15,7 +15,7 @@ from fedsarsa._checks import Floats
 from fedsarsa.algorithm import FedSARSA
 from fedsarsa.experiments.config import Config, finite
 from fedsarsa.experiments.method_sections import ours
-from fedsarsa.explore.training import RECORDS
+from fedsarsa.explore.measurements import RECORDS
 from fedsarsa.worlds.fleet import Fleet
 
 

@@ -4,6 +4,7 @@ import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -60,6 +61,7 @@ class Trained:
         where = np.nan if self.point is None else self.point
         return ((self.parameters - where) ** 2).sum("d", skipna=False).rename("error")
 
+    @cached_property
     def curves(self) -> xr.Dataset:
         """Over t: mean ``error`` and its 95% band ``low`` to ``high``, and mean ``drift``."""
         with warnings.catch_warnings(action="ignore", category=RuntimeWarning):  # every run has failed
