@@ -208,7 +208,7 @@ def test_files_hold_the_numbers(trained, answers, tmp_path):
     assert np.array_equal([float(row["error"]) for row in rows], curves["error"])
     assert np.array_equal([float(row["predicted"]) for row in rows], predicted.mse)
     assert rows[0]["drift"] == ""
-    made = {name: make(trained, predicted, content()) for name, (_, make) in exports.FILES.items()}
+    made = {name: make((trained, predicted), content()) for name, (_, make) in exports.FILES.items()}
     assert made["PNG"].startswith(b"\x89PNG")
     assert b"<svg" in made["SVG"]
     (tmp_path / "history.nc").write_bytes(made["netCDF"])

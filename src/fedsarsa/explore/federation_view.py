@@ -1,6 +1,5 @@
 """The federation view: settings on controls, what training gives, and what theory says of it."""
 
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -9,7 +8,8 @@ from typing import Any
 import panel as pn
 import xarray as xr
 
-from fedsarsa.explore import measurements, page, theory_answers
+from fedsarsa.algorithm import FedSARSA
+from fedsarsa.explore import exports, measurements, page, theory_answers
 from fedsarsa.explore.control_values import (
     Base,
     SettingsError,
@@ -19,10 +19,10 @@ from fedsarsa.explore.control_values import (
     from_query,
     to_query,
 )
-from fedsarsa.explore.controls import ALGORITHM, FLEET, TRAINING
+from fedsarsa.explore.controls import ALGORITHM, FLEET, METHODS, TRAINING
 from fedsarsa.explore.downloads import Downloads
 from fedsarsa.explore.form import Form
-from fedsarsa.explore.jobs import Latest, Stopped, in_process
+from fedsarsa.explore.jobs import Latest, Progress, Stopped, in_process, reporter
 from fedsarsa.explore.measurements import Trained
 from fedsarsa.explore.pictures import (
     DriftPicture,
@@ -36,17 +36,9 @@ from fedsarsa.explore.sentence import sentences
 from fedsarsa.explore.session import Session
 from fedsarsa.explore.theory_answers import ByNumber, Gains, Points, Predicted, Unknown
 
-GROUPS = {"Fleet": FLEET, "Algorithm": ALGORITHM, "Training": TRAINING}
+GROUPS = {"Fleet": FLEET, "Algorithm": (METHODS, *ALGORITHM), "Training": TRAINING}
 CONTROLS = tuple(control for group in GROUPS.values() for control in group)
 DRAGGED_RUNS = 2  # while the hand moves
-REPORT_SECONDS = 0.2  # between two words about progress
-
-
-@dataclass(frozen=True)
-class Progress:
-    """The share of a training that is done."""
-
-    share: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,9 +64,7 @@ class FederationView:
         values, self.address_errors = from_query(query, base, CONTROLS)
         self.form = Form(base, GROUPS, values, lambda moving: session.at_once(partial(self.compute, moving)))
         self.words = page.text()
-        self.progress = pn.indicators.Progress(value=0, max=100, visible=False, sizing_mode="stretch_width")
-        self.stop = pn.widgets.Button(name="Stop", visible=False, width=80)
-        self.stop.on_click(lambda _: self.halt())
+        self.busy = page.Busy(self.halt)
         self.error, self.floor, self.drift = ErrorPicture(), FloorPicture(), DriftPicture()
         self.points, self.gains, self.returns = PointsPicture(), GainsPicture(), ReturnsPicture()
         self.trained: Trained | None = None
@@ -85,12 +75,14 @@ class FederationView:
         self.training, self.theory = Latest(), Latest()
         session.at_end(self.training.close)
         session.at_end(self.theory.close)
-        self.downloads = Downloads(lambda: (self.trained, self.told.get(Predicted)))
+        self.downloads = Downloads(
+            exports.FILES, lambda: self.trained and (self.trained, self.told.get(Predicted))
+        )
         pictures = (self.error, self.gains, self.floor, self.points, self.returns, self.drift)
         self.layout = pn.Column(
             session.head,
             self.words,
-            pn.Row(self.progress, self.stop, sizing_mode="stretch_width"),
+            self.busy.layout,
             page.sides(
                 pn.Column(self.form.layout, self.downloads.layout),
                 page.grid(*(one.figure for one in pictures)),
@@ -135,7 +127,7 @@ class FederationView:
         self.turn += 1
         self.training.stop()
         self.theory.stop()
-        self.progress.visible = self.stop.visible = False
+        self.busy.hide()
 
     def _clear(self) -> None:
         """Take away what was said of other settings, together with their curve."""
@@ -156,8 +148,7 @@ class FederationView:
             return
         match result:
             case Progress(share):
-                self.progress.value = round(100 * share)
-                self.progress.visible = self.stop.visible = True
+                self.busy.show(share)
                 return
             case Sketched(trained):
                 self._clear()
@@ -169,7 +160,7 @@ class FederationView:
                 self._clear()
                 self.error.show(result)
                 self.drift.show(result)
-                self.progress.visible = self.stop.visible = False
+                self.busy.hide()
             case Apart():
                 self.apart = result
                 self.returns.show(result.returns)
@@ -209,7 +200,7 @@ class FederationView:
 
     def _complain(self, errors: dict[str, str]) -> None:
         """Show errors beside their controls, the others on top."""
-        self.progress.visible = self.stop.visible = False
+        self.busy.hide()
         self.form.show_errors(errors)
         rest = [message for key, message in errors.items() if key not in self.form.values]
         if rest:
@@ -218,16 +209,10 @@ class FederationView:
 
 def _trained(config: Any, folder: Any, deliver: Any, stopped: Stopped) -> Iterator[Any]:
     """A training, then what the agents learn alone."""
-    said = time.monotonic()
-
-    def report(share: float) -> None:
-        nonlocal said
-        if time.monotonic() - said > REPORT_SECONDS:
-            said = time.monotonic()
-            deliver(Progress(share))
-
-    trained = measurements.train(config, folder, stopped, report)
+    trained = measurements.train(config, folder, stopped, reporter(deliver))
     yield trained
+    if not isinstance(trained.algo, FedSARSA):
+        return  # other methods have no settings for agents alone
     local = measurements.train_alone(trained, stopped)
     if not stopped():
         yield Apart(local, measurements.returns(trained, local))

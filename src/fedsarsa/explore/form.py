@@ -90,7 +90,7 @@ class Form:
     def _take(self, control: Control, value: Any, moving: bool) -> None:
         if value is None:
             return
-        if control.options == () and control.range is None:
+        if isinstance(value, str) and not control.options:
             value = parsed(value)
         elif control.range is not None and isinstance(control.default, float):
             value = round(float(value), 10)  # 0.15000000000000002
@@ -111,11 +111,15 @@ def widget(control: Control, value: Any) -> Any:
     """The widget of a control; values beyond a slider's ends move its ends."""
     common = {"name": control.label, "width": WIDTH, "margin": (4, 5)}
     number = isinstance(value, int | float) and not isinstance(value, bool)
+    if isinstance(control.default, bool):
+        return pn.widgets.Checkbox(value=bool(value), **common)
     if control.range is not None:
         start, end, step = control.range
         value = value if number else control.default
-        kind = pn.widgets.FloatSlider if isinstance(control.default, float) else pn.widgets.IntSlider
-        return kind(start=min(start, value), end=max(end, value), step=step, value=value, **common)
+        common |= {"start": min(start, value), "end": max(end, value), "step": step, "value": value}
+        if isinstance(control.default, float):
+            return pn.widgets.FloatSlider(format="0[.]0[00000]", **common)
+        return pn.widgets.IntSlider(**common)
     if control.options and not all(isinstance(one, str) for one in control.options):
         options = list(control.options)
         if value not in options and number:

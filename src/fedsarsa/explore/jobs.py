@@ -3,13 +3,16 @@
 import multiprocessing
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
 from fedsarsa.experiments import workers
 
+REPORT_SECONDS = 0.2  # between two words about progress
 POLL_SECONDS = 0.05  # between two looks at whether a process's work is still wanted
 NICENESS = 5  # of processes, on machines with few cores
 # What the processes import before they are asked for anything.
@@ -23,6 +26,13 @@ BEHIND_THEORY = (
 Stopped = Callable[[], bool]
 Work = Callable[[Stopped], Iterator[Any]]
 Deliver = Callable[[Any], None]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """The share of a training that is done."""
+
+    share: float
 
 
 class StoppedError(Exception):
@@ -87,6 +97,19 @@ class Latest:
             except Exception as error:  # whatever it is, the page shows it
                 if not stop.is_set():
                     deliver(error)
+
+
+def reporter(deliver: Deliver) -> Callable[[float], None]:
+    """A function to call with the share that is done, which delivers `Progress` now and then."""
+    said = time.monotonic()
+
+    def report(share: float) -> None:
+        nonlocal said
+        if time.monotonic() - said > REPORT_SECONDS:
+            said = time.monotonic()
+            deliver(Progress(share))
+
+    return report
 
 
 def in_process(function: Callable[..., Iterator[Any]], *arguments: Any, stopped: Stopped) -> Iterator[Any]:

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from fedsarsa.explore.results import Results
 
 EXAMPLES = Path("examples")
-FINITE = ("paper", "file", "gym-tables")
 
 
 def explore(what: str | None, port: int, say: Callable[[str], None]) -> None:
@@ -21,7 +20,7 @@ def explore(what: str | None, port: int, say: Callable[[str], None]) -> None:
     Raises
     ------
     ValueError
-        The configuration is wrong, or not of finite worlds; or a folder holds no results.
+        The configuration is wrong, or of environments of Gymnasium; or a folder holds no results.
     ImportError
         The extra ``explore`` is not installed.
     """
@@ -49,9 +48,7 @@ def asked(what: str | None) -> tuple[Base, str, str, "Results | None"]:
     if not path.exists() and example.exists():
         path = example
     config = configs.load(path)
-    if config.fleet.kind not in FINITE:
-        raise ValueError(
-            f"{path}: fleet.kind: expected finite worlds ('paper', 'file' or 'gym-tables') to explore, "
-            f"got {config.fleet.kind!r}"
-        )
-    return base_of(config, path.parent), "federation", "", None
+    if config.fleet.kind == "gym":
+        raise ValueError(f"{path}: fleet.kind: expected finite or control worlds to explore, got 'gym'")
+    view = "control" if config.fleet.kind == "control" else "federation"
+    return base_of(config, path.parent), view, "", None

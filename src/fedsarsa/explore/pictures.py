@@ -8,6 +8,7 @@ from bokeh.models.annotations import Whisker
 from bokeh.plotting import figure
 
 from fedsarsa._checks import Floats
+from fedsarsa.algorithm import FedSARSA
 from fedsarsa.explore.measurements import Bars, Trained
 from fedsarsa.explore.page import BLUE, GREEN, GREY, ORANGE, RED, SKY
 from fedsarsa.explore.theory_answers import Gains, Points, Predicted, plane
@@ -97,6 +98,8 @@ class ErrorPicture:
         curves = trained.curves
         columns = {name: curves[name].values for name in ("error", "low", "high")}
         self.figure.tags = [trained.parameters.sizes["run"]]  # how many runs are drawn
+        whose = "agent 0's fixed point" if isinstance(trained.algo, FedSARSA) else "what the method aims at"
+        self.figure.left[0].axis_label = f"squared distance to {whose}"
         self.measured.data = {"t": curves["t"].values, **columns}
         self._limit()
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from fedsarsa.algorithm import FedSARSA
 from fedsarsa.explore.measurements import Bars, Trained
 from fedsarsa.explore.theory_answers import ByNumber, Predicted
 
@@ -32,6 +33,9 @@ def _error(trained: Trained, predicted: Predicted | None) -> Iterator[str]:
     if failed:
         runs = len(trained.history.failed_at)
         yield f"In {failed} of {runs} runs parameters stopped being finite: try a smaller step size."
+    if trained.point is None and not isinstance(trained.algo, FedSARSA):
+        yield f"{trained.algo.name} aims at no parameter: there is no error to measure."
+        return
     if trained.point is None:
         yield "Agent 0 settles nowhere, or elsewhere than its fixed point: there is no error to measure."
         return

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import panel as pn
 
 from fedsarsa.explore import page
-from fedsarsa.explore.control_values import Base
+from fedsarsa.explore.control_values import Base, base_of, control_base
+from fedsarsa.explore.control_view import ControlView
 from fedsarsa.explore.federation_view import FederationView
 from fedsarsa.explore.plan_view import PlanView
 from fedsarsa.explore.session import Session
@@ -20,7 +21,11 @@ if TYPE_CHECKING:
 
 HOST = "127.0.0.1"
 TOKEN_BYTES = 16
-VIEWS: dict[str, Callable[..., Any]] = {"federation": FederationView, "plan": PlanView}
+VIEWS: dict[str, Callable[..., Any]] = {
+    "federation": FederationView,
+    "plan": PlanView,
+    "control": ControlView,
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +73,10 @@ def open_page(
         raise ValueError(f"view must be one of {', '.join(views)}, got {view!r}")
     pn.extension(raw_css=[page.STYLE], sizing_mode=None, notifications=False)
     token = secrets.token_urlsafe(TOKEN_BYTES)
-    made = {name: _page(make, base, name, list(views)) for name, make in views.items()}
+    control = base.content["fleet"].get("kind") == "control"
+    bases = {"control": base if control else control_base()}  # of others: the one that is of their worlds
+    others = base_of() if control else base
+    made = {name: _page(make, bases.get(name, others), name, list(views)) for name, make in views.items()}
     server = pn.serve(
         made,
         port=port,

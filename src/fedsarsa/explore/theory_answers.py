@@ -68,7 +68,12 @@ Answer = Predicted | Points | Gains | ByNumber | Unknown
 def answers(config: Config, folder: Path = Path()) -> Iterator[Answer]:
     """`Predicted`, `Points`, `Gains` and `ByNumber`; `Unknown` in the place of what theory cannot say."""
     worlds, built = config.build(folder)
-    fleet, algo, steps = finite(worlds), ours(built, "theory"), config.training.steps
+    fleet, steps = finite(worlds), config.training.steps
+    try:
+        algo = ours(built, "theory")
+    except ValueError as error:
+        yield Unknown(Predicted, str(error))
+        return
     parts: list[tuple[type, Callable[[], Any]]] = [
         (Predicted, partial(predicted, fleet, algo, steps)),
         (Points, partial(points, fleet, algo)),
