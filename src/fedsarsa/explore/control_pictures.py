@@ -116,8 +116,8 @@ class WorldPicture:
         self.still = ColumnDataSource({"xs": [], "ys": []})
         self.drawn = ColumnDataSource({"xs": [], "ys": []})
         self.film = ColumnDataSource({"xs": [], "ys": []})
-        self.figure = blank("", "", "", match_aspect=True)
-        self.figure.update(height=230, visible=False, toolbar_location=None)
+        self.figure = blank("", "", "", height=230, match_aspect=True)
+        self.figure.update(visible=False, toolbar_location=None)
         for axis in (*self.figure.below, *self.figure.left):
             axis.visible = False
         for side in self.figure.center:

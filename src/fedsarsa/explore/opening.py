@@ -9,7 +9,7 @@ from fedsarsa.experiments import config as configs
 from fedsarsa.explore.control_values import Base, base_of
 
 if TYPE_CHECKING:
-    from fedsarsa.explore.results import Results
+    from fedsarsa.explore.results import AnyResults
 
 EXAMPLES = Path("examples")
 
@@ -32,7 +32,7 @@ def explore(what: str | None, port: int, say: Callable[[str], None]) -> None:
     server.serve(base, view, query, port, results, say)
 
 
-def asked(what: str | None) -> tuple[Base, str, str, "Results | None"]:
+def asked(what: str | None) -> tuple[Base, str, str, "AnyResults | None"]:
     """The base, the view, its query and the folder of results that an argument of the command stands for."""
     if what is None:
         return base_of(), "federation", "", None
@@ -41,9 +41,9 @@ def asked(what: str | None) -> tuple[Base, str, str, "Results | None"]:
         return base_of(), link.path.rpartition("/")[2] or "federation", f"?{link.query}", None
     path = Path(what)
     if path.is_dir():
-        from fedsarsa.explore.results import Results
+        from fedsarsa.explore import results
 
-        return base_of(), "results", "", Results(path)
+        return base_of(), "results", "", results.of_folder(path)
     example = EXAMPLES / f"{what}.toml"
     if not path.exists() and example.exists():
         path = example

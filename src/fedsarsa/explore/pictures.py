@@ -16,13 +16,13 @@ from fedsarsa.explore.theory_answers import Gains, Points, Predicted, plane
 HEIGHT = 300
 
 
-def blank(title: str, x: str, y: str, **options: Any) -> Any:
+def blank(title: str, x: str, y: str, height: int = HEIGHT, **options: Any) -> Any:
     """An empty figure with names for its axes."""
     drawn = figure(
         title=title,
         x_axis_label=x,
         y_axis_label=y,
-        height=HEIGHT,
+        height=height,
         sizing_mode="stretch_width",
         tools="pan,box_zoom,wheel_zoom,reset,save",
         active_drag=None,

@@ -17,7 +17,7 @@ from fedsarsa.explore.plan_view import PlanView
 from fedsarsa.explore.session import Session
 
 if TYPE_CHECKING:
-    from fedsarsa.explore.results import Results
+    from fedsarsa.explore.results import AnyResults
 
 HOST = "127.0.0.1"
 TOKEN_BYTES = 16
@@ -42,7 +42,11 @@ class Opened:
 
 
 def open_page(
-    base: Base, view: str = "federation", query: str = "", port: int = 0, results: "Results | None" = None
+    base: Base,
+    view: str = "federation",
+    query: str = "",
+    port: int = 0,
+    results: "AnyResults | None" = None,
 ) -> Opened:
     """Listen on loopback; a page is only there for those who know its address.
 
@@ -66,9 +70,7 @@ def open_page(
     """
     views = dict(VIEWS)
     if results is not None:
-        from fedsarsa.explore.results_view import for_folder
-
-        views["results"] = for_folder(results)
+        views["results"] = _of_results(results)
     if view not in views:
         raise ValueError(f"view must be one of {', '.join(views)}, got {view!r}")
     pn.extension(raw_css=[page.STYLE], sizing_mode=None, notifications=False)
@@ -97,7 +99,12 @@ def open_page(
 
 
 def serve(
-    base: Base, view: str, query: str, port: int, results: "Results | None", say: Callable[[str], None]
+    base: Base,
+    view: str,
+    query: str,
+    port: int,
+    results: "AnyResults | None",
+    say: Callable[[str], None],
 ) -> None:
     """Serve the page and open it in the browser, until Ctrl-C."""
     opened = open_page(base, view, query, port, results)
@@ -108,6 +115,20 @@ def serve(
         opened.serve()
     except KeyboardInterrupt:
         say("ended")
+
+
+def _of_results(results: "AnyResults") -> Callable[..., Any]:
+    """A view of one folder, made as the others are; what it needs is imported where there is a folder."""
+    from fedsarsa.explore.leaderboard_view import LeaderboardView
+    from fedsarsa.explore.results import Results
+    from fedsarsa.explore.results_view import ResultsView
+
+    def make(_: Base, query: str, session: Session) -> Any:
+        if isinstance(results, Results):
+            return ResultsView(results, query, session)
+        return LeaderboardView(results, query, session)
+
+    return make
 
 
 def _page(view: Callable[..., Any], base: Base, name: str, views: list[str]) -> Callable[[], Any]:
