@@ -5,10 +5,10 @@ import subprocess
 import sys
 from contextlib import contextmanager
 
-from fedsarsa.explore.controls import ALGORITHM, FLEET, TRAINING
+from fedsarsa.explore.controls import ALGORITHM, FLEET, METHODS, TRAINING
 from tests.browser import CHROMIUM
 
-CONTROLS = (*FLEET, *ALGORITHM, *TRAINING)
+CONTROLS = (*FLEET, METHODS, *ALGORITHM, *TRAINING)
 PATIENCE = 120_000  # milliseconds: the machine may be busy
 
 

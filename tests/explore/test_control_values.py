@@ -8,9 +8,9 @@ import pytest
 
 from fedsarsa.experiments import config as configs
 from fedsarsa.explore import control_values
-from fedsarsa.explore.controls import ALGORITHM, FLEET, TRAINING
+from fedsarsa.explore.controls import METHOD, METHODS, shown
+from tests.explore.pages import CONTROLS
 
-CONTROLS = (*FLEET, *ALGORITHM, *TRAINING)
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
@@ -133,3 +133,27 @@ def test_what_no_control_has_stays_as_in_the_file(tmp_path):
     assert algo.trace_decay == 0.5
     assert np.array_equal(algo.weights, [0.3, 0.7])
     assert algo.features.on(100, 100).dim == 2
+
+
+def test_controls_of_a_method_are_the_keys_it_has():
+    base = control_values.base_of()
+    for method in METHODS.options:
+        values, errors = control_values.from_query(f"{METHOD}={method}", base, CONTROLS)
+        assert errors == {}
+        assert values[METHOD] == method
+        assert list(values) == [one.key for one in shown(CONTROLS, values)]
+        algorithm = control_values.config_of(base, values).algorithm
+        assert getattr(algorithm, "method", "FedSARSA") == method
+        assert values["algorithm.step_size.value"] == getattr(algorithm, "step_size", None)
+
+
+def test_a_method_in_a_file_is_kept_until_another_is_chosen(tmp_path):
+    path = tmp_path / "own.toml"
+    path.write_text('algorithm = { method = "NStepTD", n = 5, step_size = 0.02 }')
+    base = control_values.base_of(configs.load(path))
+    values = control_values.first_values(base, CONTROLS)
+    assert control_values.config_of(base, values).algorithm.n == 5
+    other = control_values.config_of(base, values | {METHOD: "FedTD"}).algorithm
+    assert (other.method, other.step_size) == ("FedTD", 0.02)
+    ours = control_values.config_of(base, values | {METHOD: "FedSARSA"}).algorithm.build()
+    assert (ours.step_size, ours.server) == (0.02, None)

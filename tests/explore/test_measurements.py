@@ -183,6 +183,22 @@ def test_copied_python_trains_the_same(query):
     assert np.array_equal(names["history"].final, measurements.train(config(query)).history.final)
 
 
+@pytest.mark.parametrize("method", ["SARSA", "FedTD", "QAvg", "ProjPAvg"])
+def test_other_methods_are_trained_and_copied(method):
+    query = SMALL + f"&algorithm.method={method}&training.steps=100&training.runs=2"
+    found = measurements.train(config(query))
+    names = {"print": lambda text: None}
+    exec(exports.python(content(query)), names)
+    assert np.array_equal(names["history"].final, found.history.final)
+    target = found.algo.target(found.fleet)
+    if target is None:
+        assert f"{method} aims at no parameter" in sentence.sentences(found)
+    else:
+        assert np.allclose(found.curves["error"], names["history"].mse(target).mean("run"))
+    (said,) = theory_answers.answers(config(query))
+    assert said.why == f"algorithm.method: expected FedSARSA for theory, got {method!r}"
+
+
 def test_copied_python_of_other_worlds_runs(tmp_path, monkeypatch):
     path = tmp_path / "own.toml"
     rng = np.random.default_rng(0)

@@ -241,12 +241,12 @@ def sentence(learned: Learned) -> str:
     band = "" if math.isnan(margin) else f" (95%: {mean - margin:.4g} to {mean + margin:.4g})"
     who = "one agent" if len(learned.fleet) == 1 else f"{len(learned.fleet)} agents"
     said = f"After {steps} steps each, {who} have {kind} {mean:.4g} on the mean{band}."
-    each = learned.late["mean"]
-    if len(each) > 1 and bool(each.notnull().all()):
+    each = learned.late["mean"].values
+    if len(each) > 1 and np.isfinite(each).all():
         best, worst = int(np.argmax(each)), int(np.argmin(each))
         said += (
-            f" One policy serves agent {best} best, with {float(each[best]):.4g}, "
-            f"and agent {worst} worst, with {float(each[worst]):.4g}."
+            f" One policy serves agent {best} best, with {each[best]:.4g}, "
+            f"and agent {worst} worst, with {each[worst]:.4g}."
         )
     return said
 
