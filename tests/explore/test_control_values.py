@@ -147,6 +147,14 @@ def test_controls_of_a_method_are_the_keys_it_has():
         assert values["algorithm.step_size.value"] == getattr(algorithm, "step_size", None)
 
 
+def test_controls_come_back_with_the_method_that_has_them():
+    base = control_values.base_of()
+    first = control_values.first_values(base, CONTROLS)
+    gone = control_values.only_shown(CONTROLS, first | {METHOD: "FedTD"})
+    assert not [key for key in gone if key.startswith("algorithm.server")]
+    assert control_values.only_shown(CONTROLS, gone | {METHOD: "FedSARSA"}) == first
+
+
 def test_a_method_in_a_file_is_kept_until_another_is_chosen(tmp_path):
     path = tmp_path / "own.toml"
     path.write_text('algorithm = { method = "NStepTD", n = 5, step_size = 0.02 }')

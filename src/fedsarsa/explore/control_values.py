@@ -81,14 +81,14 @@ def control_base() -> Base:
 def first_values(base: Base, controls: Iterable[Control]) -> Values:
     """The value of every control that is there at first."""
     every = base.available(controls)
-    kinds = {one.key: one.default for one in every if one.chooses_kind}
     known = {one.key: lookup(base.content, one.key) for one in every}
-    return only_shown(every, kinds | {key: value for key, value in known.items() if value is not None})
+    return only_shown(every, {key: value for key, value in known.items() if value is not None})
 
 
 def only_shown(controls: tuple[Control, ...], values: Mapping[str, Any]) -> Values:
     """The values of the controls that are there; of those that have come, their defaults."""
-    return {one.key: values.get(one.key, one.default) for one in shown(controls, values)}
+    kinds = {one.key: one.default for one in controls if one.chooses_kind}
+    return {one.key: values.get(one.key, one.default) for one in shown(controls, kinds | dict(values))}
 
 
 def from_query(text: str, base: Base, controls: Sequence[Control]) -> tuple[Values, dict[str, str]]:

@@ -68,8 +68,8 @@ class ResultsView:
 
     def begin(self, given: dict[str, str]) -> None:
         """Show the view of an address, and follow the folder."""
-        self.choose(given)
         self.show_figure()
+        self.choose(given)
         self.session.every(LOOK_SECONDS, self.look)
 
     def choose(self, given: dict[str, str]) -> None:
