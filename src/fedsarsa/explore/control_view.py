@@ -85,7 +85,7 @@ class ControlView:
             interval=INTERVAL,
             loop_policy="once",
             show_loop_controls=False,
-            width=300,
+            width=280,
         )
         self.seats = [WorldPicture(self.player) for _ in range(SEATS)]
         self.watch = pn.widgets.MultiChoice(name="agents to watch", max_items=SEATS, width=280)
@@ -101,22 +101,21 @@ class ControlView:
         choices = pn.Card(
             self.watch,
             pn.Row(self.across, self.up),
+            self.player,
             title="What to see",
             sizing_mode="stretch_width",
             css_classes=["group"],
             margin=(0, 0, 8, 0),
         )
-        answers = pn.Column(
-            page.grid(*(one.figure for one in (self.curve, self.late, self.value))),
-            self.player,
-            page.grid(*(seat.figure for seat in self.seats)),
-            sizing_mode="stretch_width",
-        )
+        pictures = (self.curve, self.late, self.value, *self.seats)
         self.layout = pn.Column(
             session.head,
             self.words,
             self.busy.layout,
-            page.sides(pn.Column(choices, self.form.layout, self.downloads.layout), answers),
+            page.sides(
+                pn.Column(choices, self.form.layout, self.downloads.layout),
+                page.grid(*(one.figure for one in pictures)),
+            ),
             sizing_mode="stretch_width",
         )
         session.at_first(partial(self.compute, False))

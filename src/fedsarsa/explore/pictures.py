@@ -27,6 +27,7 @@ def blank(title: str, x: str, y: str, height: int = HEIGHT, **options: Any) -> A
         tools="pan,box_zoom,wheel_zoom,reset,save",
         active_drag=None,
         active_scroll=None,
+        toolbar_inner=True,
         **options,
     )
     drawn.toolbar.logo = None
