@@ -64,7 +64,7 @@ def plan(page: Page, address: str) -> None:
 def control(page: Page, address: str) -> None:
     """Carts that have learned, in the middle of what they play."""
     page.set_viewport_size({"width": 1240, "height": 1180})
-    page.goto(f"{address}control?fleet.spread=0.4&watch=0|5")
+    page.goto(f"{address}control?fleet.spread=0.4&watch=0|5|14")
     page.get_by_text("steps each").wait_for()
     drawn(page, "Value of the best action, first run")
     page.wait_for_timeout(4000)

@@ -107,7 +107,7 @@ class ControlView:
             css_classes=["group"],
             margin=(0, 0, 8, 0),
         )
-        pictures = (self.curve, self.late, self.value, *self.seats)
+        pictures: list[Any] = [self.curve, self.late, self.value, *self.seats]
         self.layout = pn.Column(
             session.head,
             self.words,

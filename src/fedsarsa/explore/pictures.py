@@ -28,6 +28,7 @@ def blank(title: str, x: str, y: str, height: int = HEIGHT, **options: Any) -> A
         active_drag=None,
         active_scroll=None,
         toolbar_inner=True,
+        frame_align=False,
         **options,
     )
     drawn.toolbar.logo = None
