@@ -1,7 +1,6 @@
 """Computations that a newer one replaces: in a thread, or in a process that can be ended at any moment."""
 
 import multiprocessing
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,7 +13,6 @@ from fedsarsa.experiments import workers
 
 REPORT_SECONDS = 0.2  # between two words about progress
 POLL_SECONDS = 0.05  # between two looks at whether a process's work is still wanted
-NICENESS = 5  # of processes, on machines with few cores
 # What the processes import before they are asked for anything.
 BEHIND_THEORY = (
     "fedsarsa.cli",
@@ -154,9 +152,8 @@ def prepare() -> None:
 
 
 def _send(to: Connection, function: Callable[..., Iterator[Any]], arguments: tuple[Any, ...]) -> None:
-    """Send what a generator function yields; its own process runs this, behind training and the page."""
+    """Send what a generator function yields; its own process runs this."""
     workers.attend()
-    os.nice(NICENESS)
     with suppress(BrokenPipeError):  # nobody wants it any more
         try:
             for value in function(*arguments):
