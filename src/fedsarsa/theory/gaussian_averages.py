@@ -14,7 +14,7 @@ from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from scipy.stats import chi
+import scipy
 
 from fedsarsa._checks import Floats
 from fedsarsa.theory.action_classes import Classes, Dynamics
@@ -43,7 +43,7 @@ def gaussian_points(dim: int, least: int = POINTS) -> Floats:
     rng = np.random.default_rng(0)
     frames = -(-least // (2 * dim))
     count = frames * dim
-    radii = rng.permutation(chi(dim).ppf((np.arange(count) + 0.5) / count))
+    radii = rng.permutation(scipy.stats.chi(dim).ppf((np.arange(count) + 0.5) / count))
     directions = [np.linalg.qr(rng.normal(size=(dim, dim)))[0] for _ in range(frames)]
     half = radii[:, None] * np.concatenate(directions)
     sizes, vectors = np.linalg.eigh(half.T @ half / count)

@@ -27,7 +27,7 @@ from fedsarsa.experiments.store import Store
 from fedsarsa.experiments.workers import processes
 from fedsarsa.methods import SCAFFLSA, FedTD
 
-CSV, REPORT = "leaderboard.csv", "report.html"
+REPORT = "report.html"
 
 
 @dataclass(frozen=True)
@@ -61,11 +61,11 @@ def leaderboard(
     with store.opened(out, _identity(grounds, scale, seed), say) as kept:
         found = _measured(every, own, add, kept, scale, seed)
         table = tables.rows(every, found)
-        _files.write_text(tables.to_csv(table), out / CSV)
+        _files.write_text(tables.to_csv(table), out / tables.CSV)
         pictures = figures.write(table, out)
         seconds = time.perf_counter() - begun
         _files.write_text(report.page(table, grounds, pictures, scale, seed, seconds), out / REPORT)
-    return Outcome([out / REPORT, out / CSV, *pictures.values()], table)
+    return Outcome([out / REPORT, out / tables.CSV, *pictures.values()], table)
 
 
 def measured(

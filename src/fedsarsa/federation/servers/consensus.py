@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy.sparse.csgraph import connected_components
 
 from fedsarsa import _checks
 from fedsarsa._checks import Floats
@@ -130,7 +130,7 @@ def checked_graph(graph: ArrayLike) -> Floats:
             f"graph must give every agent a weight of its own, got 0 for agent {np.diag(array).argmin()}; "
             f"{instead}"
         )
-    parts, part = connected_components(array > 0, directed=True, connection="strong")
+    parts, part = scipy.sparse.csgraph.connected_components(array > 0, directed=True, connection="strong")
     if parts > 1:
         apart = int(np.flatnonzero(part != part[0])[0])
         raise ValueError(
