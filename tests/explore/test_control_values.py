@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import fedsarsa as fs
 from fedsarsa.experiments import config as configs
 from fedsarsa.explore import control_values
 from fedsarsa.explore.controls import METHOD, METHODS, shown
@@ -133,6 +134,21 @@ def test_what_no_control_has_stays_as_in_the_file(tmp_path):
     assert algo.trace_decay == 0.5
     assert np.array_equal(algo.weights, [0.3, 0.7])
     assert algo.features.on(100, 100).dim == 2
+
+
+def test_a_temperature_that_follows_a_schedule_stays(tmp_path):
+    path = tmp_path / "own.toml"
+    path.write_text(
+        'algorithm.policy.temperature = { kind = "linear", start = 9.0, end = 1.0, steps = 50 }\n'
+        'algorithm.step_size = { kind = "exponential", start = 0.1, end = 0.01, steps = 50 }\n'
+    )
+    base = control_values.base_of(configs.load(path), tmp_path)
+    values = control_values.first_values(base, CONTROLS)
+    assert not [key for key in values if key.startswith("algorithm.policy")]
+    assert values["algorithm.step_size.end"] == 0.01
+    algo = control_values.config_of(base, values).algorithm.build(tmp_path)
+    assert algo.policy == fs.Softmax(fs.LinearSchedule(9.0, 1.0, 50))
+    assert algo.step_size == fs.ExponentialSchedule(0.1, 0.01, 50)
 
 
 def test_controls_of_a_method_are_the_keys_it_has():

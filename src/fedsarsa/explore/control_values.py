@@ -51,7 +51,9 @@ class Base:
         if self.content["fleet"].get("kind", "paper") not in ("paper", "control"):
             kept.append("fleet.")
         for one in controls:
-            if one.chooses_kind and lookup(self.content, one.key) not in (None, *one.options):
+            value = lookup(self.content, one.key)
+            beyond = one.chooses_kind and value not in (None, *one.options)
+            if beyond or isinstance(value, dict):  # such as a temperature that follows a schedule
                 kept.append(one.key.rpartition(".")[0] + ".")
         if isinstance(self.content["algorithm"]["step_size"], list):
             kept.append("algorithm.step_size.")

@@ -76,6 +76,11 @@ def _of(section: str, kind: str, *controls: tuple[Any, ...]) -> tuple[Control, .
 
 
 _TIES = ("ties", "ties", "share", TIES, None)
+_BETWEEN = (
+    ("start", "at first", 0.05, _series(-4, 0), None),
+    ("end", "at the end", 0.005, _series(-4, 0), None),
+    ("steps", "reached at step", 10_000, tuple(int(number) for number in _series(2, 6)), None),
+)
 _RADIUS = ("radius", "radius (empty: none)", "", (), None)
 ALGORITHM = (
     Control(
@@ -93,6 +98,8 @@ ALGORITHM = (
     Control("algorithm.target", "target", tuple(TARGETS), default="sampled"),
     Control("algorithm.step_size.kind", "step size", tuple(STEP_SIZES), default="constant"),
     *_of("step_size", "constant", ("value", "value", 0.01, _series(-4, 0), None)),
+    *_of("step_size", "linear", *_BETWEEN),
+    *_of("step_size", "exponential", *_BETWEEN),
     *_of(
         "step_size",
         "linear-decay",
