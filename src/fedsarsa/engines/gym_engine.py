@@ -159,14 +159,14 @@ class GymEngine(Engine):
         step_sizes = problem.step_sizes(state.t, steps)[problem.schedule_of]
         central: list[Floats] = []
         drift: list[Floats] = []
-        agent_state = self._prepare(state)
-        step_sizes = np.ascontiguousarray(step_sizes.T)
+        agent_state, partial = self._prepare(state), problem.partial
+        step_sizes, bins = np.ascontiguousarray(step_sizes.T), problem.bin_of(np.array(times)).tolist()
         with announced():
             for k, t in enumerate(times):
                 if problem.average_offset is not None:
                     gather(problem, state, t, self._present(state, t))
-                self.stale |= problem.partial and (t == round_of(problem, t) or k == 0)
-                self._step(state, agent_state, t, step_sizes[k])
+                self.stale |= partial and (t == round_of(problem, t) or k == 0)
+                self._step(state, agent_state, t, step_sizes[k], bins[k])
                 if problem.sync_every is not None and (t + 1) % problem.sync_every == 0:
                     drift.append(synchronise(problem, state, t, self._present(state, t)))
                     self.stale |= bool((state.failed_at == t).any())
@@ -196,7 +196,7 @@ class GymEngine(Engine):
         self._list_lanes(state, state.t)
         with announced():
             self.learn = resolved(
-                gym_rounds.learn, *self._arguments(agent_state, np.zeros(self.problem.agents), 0)
+                gym_rounds.learn, *self._arguments(agent_state, np.zeros(self.problem.agents), 0, 0)
             )
         return agent_state
 
@@ -241,7 +241,7 @@ class GymEngine(Engine):
             self.workspace,
         )
 
-    def _step(self, state: State, agent_state: Any, t: int, step_sizes: Floats) -> None:
+    def _step(self, state: State, agent_state: Any, t: int, step_sizes: Floats, time_bin: int) -> None:
         """One step of every agent that still learns."""
         assert self.stepper is not None
         if self.stale:
@@ -279,13 +279,13 @@ class GymEngine(Engine):
         if ended:
             self._reset(state, ended, t)
             self._evaluate(self.first, self.first_inputs, ended)
-        unsound = self.learn(*self._arguments(agent_state, step_sizes, t))
+        unsound = self.learn(*self._arguments(agent_state, step_sizes, t, time_bin))
         if unsound:
             self._see_what_is_not_finite(state, t)
         if begun:
             self._begin(state, agent_state, begun, t)
 
-    def _arguments(self, agent_state: Any, step_sizes: Floats, t: int) -> tuple[Any, ...]:
+    def _arguments(self, agent_state: Any, step_sizes: Floats, t: int, time_bin: int) -> tuple[Any, ...]:
         """What ``gym_rounds.learn`` gets at step ``t``."""
         return (
             self.model,
@@ -298,7 +298,7 @@ class GymEngine(Engine):
             self.begins,
             step_sizes,
             U64(self.first_agent),
-            self.problem.bin_of(t),
+            time_bin,
             self.seed,
             U64(t),
             self.workspace,
