@@ -4,7 +4,7 @@ import numpy as np
 
 from fedsarsa._checks import Floats
 from fedsarsa.engines import compiled_mean, fast_path_rounds
-from fedsarsa.engines.arrays import Lanes, RunView, Span, new_workspace
+from fedsarsa.engines.arrays import Lanes, RunView, Span, cells_of, new_workspace
 from fedsarsa.engines.compiled import (
     CompiledEngine,
     announced,
@@ -43,14 +43,14 @@ class FastPathEngine(CompiledEngine):
 
     def start(self, state: State) -> None:
         """Draw the first state of every agent, and its first action from Gamma(theta)."""
-        view = self._view(state, 0, self.problem.runs)
+        view, lanes = self._view(state, 0, self.problem.runs), self._lanes(state, 0, self.problem.runs)
         with announced():
             fast_path_rounds.start(
                 self.tables,
                 self.settings,
                 view,
-                self._lanes(state, 0, self.problem.runs),
-                new_workspace(self.tables, view),
+                lanes,
+                new_workspace(self.tables, view, 0),
             )
 
     def train_by_runs(
@@ -62,15 +62,15 @@ class FastPathEngine(CompiledEngine):
 
         def train(low: int) -> None:
             high = min(low + size, runs)
-            view = self._view(state, low, high)
+            view, lanes = self._view(state, low, high), self._lanes(state, low, high)
             fast_path_rounds.train(
                 self.tables,
                 self.settings,
                 view,
-                self._lanes(state, low, high),
+                lanes,
                 step_sizes,
                 span,
-                new_workspace(self.tables, view),
+                new_workspace(self.tables, view, len(lanes.run)),
                 central[low:high],
                 drift[low:high],
             )
@@ -83,7 +83,8 @@ class FastPathEngine(CompiledEngine):
         """One view; every round, its lanes are shared out among the threads."""
         tables, settings = self.tables, self.settings
         view = self._view(state, 0, self.problem.runs)
-        workspaces = [new_workspace(tables, view) for _ in range(self.threads)]
+        lanes = self.problem.runs * self.problem.agents
+        workspaces = [new_workspace(tables, view, lanes) for _ in range(self.threads)]
         for k in range(span.rounds):
             learning = self._lanes(state, 0, self.problem.runs, self.takes_part(span, k))
             edges = np.linspace(0, len(learning.run), self.threads + 1).astype(int).tolist()
@@ -106,8 +107,8 @@ class FastPathEngine(CompiledEngine):
         """A round, or a part of one, without its server, in place; when each run failed in it, (R,)."""
         tables, runs = self.tables, self.problem.runs
         view, learning = self._view(state, 0, runs), self._lanes(state, 0, runs, takes_part)
-        working = new_workspace(tables, view)
         count = len(learning.run)
+        working = new_workspace(tables, view, count)
         fast_path_rounds.local_steps(
             tables, self.settings, view, learning, 0, count, step_sizes, span, 0, working
         )
@@ -115,11 +116,11 @@ class FastPathEngine(CompiledEngine):
 
     def _view(self, state: State, low: int, high: int) -> RunView:
         """The arrays of runs ``low`` to ``high``: views on ``state``."""
-        dim = self.problem.features.dim if self.settings.cached else 0
+        cells = cells_of(self.tables) if self.settings.cached else 0
         return server_view(state, slice(low, high), self.first_agent)._replace(
             states=state.states[low:high].reshape(-1),
             actions=state.actions[low:high].reshape(-1),
-            masses=np.empty((high - low, dim)),
+            masses=np.empty((high - low, cells)),
             base=np.empty(high - low),
         )
 
