@@ -26,7 +26,7 @@ DRAWN = """title => Bokeh.documents.flatMap(one => [...one.all_models])
 
 
 def main(results: str) -> None:
-    """Write explore-federation.png, explore-plan.png, explore-results.png and explore.gif."""
+    """Write explore-federation, -plan, -control and -results as PNG, and explore.gif."""
     command = [sys.executable, "-m", "fedsarsa", "explore", results]
     environment = os.environ | {"BROWSER": "true"}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as server:
@@ -41,6 +41,7 @@ def main(results: str) -> None:
             page.wait_for_timeout(3000)
             page.screenshot(path=FIGURES / "explore-results.png")
             plan(page, address)
+            control(page, address)
             animation(page, address)
             page.screenshot(path=FIGURES / "explore-federation.png", full_page=True)
         server.terminate()
@@ -58,6 +59,17 @@ def plan(page: Page, address: str) -> None:
     page.get_by_text("Trained:").wait_for()
     page.wait_for_timeout(1000)
     page.screenshot(path=FIGURES / "explore-plan.png")
+
+
+def control(page: Page, address: str) -> None:
+    """Carts that have learned, in the middle of what they play."""
+    page.set_viewport_size({"width": 1240, "height": 1180})
+    page.goto(f"{address}control?fleet.spread=0.4&watch=0|5|14")
+    page.get_by_text("steps each").wait_for()
+    drawn(page, "Value of the best action, first run")
+    page.wait_for_timeout(4000)
+    page.screenshot(path=FIGURES / "explore-control.png")
+    page.set_viewport_size({"width": 1240, "height": 760})
 
 
 def animation(page: Page, address: str) -> None:

@@ -24,6 +24,8 @@ def cases(every: int) -> dict[str, Any]:
         "FedQ, equal": m.FedQ(POLICY, 0.1, features=FEATURES, **settings),
         "FedQ, importance": m.FedQ(POLICY, 0.1, averaging="importance", features=FEATURES, **settings),
         "ScaffoldSARSA": m.ScaffoldSARSA(FEATURES, fs.Softmax(100.0), 0.01, **settings),
+        "SARSA, largest target": m.SARSA(FEATURES, fs.Softmax(100.0), 0.01, aim="max", **settings),
+        "SARSA, expected target": m.SARSA(FEATURES, fs.Softmax(100.0), 0.01, aim="expected", **settings),
     }
 
 

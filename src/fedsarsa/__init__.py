@@ -10,6 +10,7 @@ from fedsarsa._version import __version__
 _PLACES = {
     "ConstantStep": "fedsarsa.learning.step_sizes",
     "EpsilonGreedy": "fedsarsa.learning.policies",
+    "ExponentialSchedule": "fedsarsa.learning.schedules",
     "Faults": "fedsarsa.federation.participation",
     "FedSARSA": "fedsarsa.algorithm",
     "FiniteMDP": "fedsarsa.worlds.finite",
@@ -23,6 +24,7 @@ _PLACES = {
     "GymWorld": "fedsarsa.worlds.gym",
     "History": "fedsarsa.federation.history",
     "LinearDecay": "fedsarsa.learning.step_sizes",
+    "LinearSchedule": "fedsarsa.learning.schedules",
     "ModuloFeatures": "fedsarsa.learning.features",
     "OneHot": "fedsarsa.learning.features",
     "PiecewiseDecay": "fedsarsa.learning.step_sizes",

@@ -14,6 +14,7 @@ from fedsarsa.learning.function_features import FunctionFeatures
 from fedsarsa.learning.policies import EpsilonGreedy, FixedPolicy, Greedy, Softmax
 from fedsarsa.learning.random_fourier import RandomFourier
 from fedsarsa.learning.rbf import RBF
+from fedsarsa.learning.schedules import ExponentialSchedule, LinearSchedule
 from fedsarsa.learning.step_sizes import ConstantStep, LinearDecay, PiecewiseDecay
 from fedsarsa.learning.tile_coding import TileCoding
 from fedsarsa.rollout import rollouts
@@ -28,6 +29,7 @@ __all__ = [
     "RBF",
     "ConstantStep",
     "EpsilonGreedy",
+    "ExponentialSchedule",
     "Faults",
     "FedSARSA",
     "FiniteMDP",
@@ -41,6 +43,7 @@ __all__ = [
     "GymWorld",
     "History",
     "LinearDecay",
+    "LinearSchedule",
     "ModuloFeatures",
     "OneHot",
     "PiecewiseDecay",

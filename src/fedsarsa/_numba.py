@@ -32,6 +32,7 @@ COMPILED = (
     "worlds/control/*.py",
     "learning/**/*.py",
     "federation/state.py",
+    "federation/servers/*.py",
     "engines/*.py",
 )
 

@@ -21,6 +21,7 @@ from fedsarsa.learning.continuous_features import BoxMap
 from fedsarsa.learning.features import Aggregation, DenseTable, FeatureMap
 from fedsarsa.learning.function_features import FunctionBasis
 from fedsarsa.learning.policies import Policy as Improvement
+from fedsarsa.learning.schedules import LAST, Scheduled
 from fedsarsa.worlds.gym import GymFleet
 
 KIND = "policy"
@@ -95,7 +96,7 @@ class Policy:
 
     @classmethod
     def for_problem(cls, problem: Problem, theta: ArrayLike, improvement: Improvement) -> "Policy":
-        """The policy of a parameter in the worlds of a problem."""
+        """The policy of a parameter in the worlds of a problem; at the end of its schedule, if it has one."""
         dim, fleet = problem.features.dim, problem.fleet
         given = _checks.labelled("theta", theta, [("d",)])
         if given.shape != (dim,):
@@ -111,6 +112,8 @@ class Policy:
             actions = np.array(fleet.actions(problem.per_number))
         else:
             actions = problem.candidates if fleet.action_count is None else np.arange(fleet.action_count)
+        if isinstance(improvement, Scheduled):
+            improvement = improvement.at_step(LAST)
         return cls(given, problem.features, improvement, problem.candidates, actions, drawn)
 
     def values(self, observation: Any) -> Floats:

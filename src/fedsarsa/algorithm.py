@@ -25,6 +25,7 @@ from fedsarsa.learning.actions import Candidates
 from fedsarsa.learning.continuous_features import BoxMap
 from fedsarsa.learning.features import FeatureMap, Features, ModuloFeatures
 from fedsarsa.learning.policies import FixedPolicy, Policy, Softmax
+from fedsarsa.learning.schedules import stage_of
 from fedsarsa.learning.step_sizes import StepSize
 from fedsarsa.learning.targets import ACCUMULATING, SAMPLED, Step, behaviours
 from fedsarsa.worlds.finite import FiniteMDP
@@ -123,7 +124,8 @@ class FedSARSA:
                     f"{self.weights!r} and {self.radius!r} beside {self.server!r}"
                 )
         mean, rule = servers.Mean(self.weights, self.radius), self.server
-        if isinstance(rule, servers.Mean) and rule.compiled:  # so that either can be replaced
+        if isinstance(rule, servers.Mean) and type(rule).combine is servers.Mean.combine:
+            # so that either can be replaced
             mean, rule = rule, None
         for name, value in (("server", rule), ("weights", mean.weights), ("radius", mean.radius)):
             object.__setattr__(self, name, value)
@@ -341,6 +343,7 @@ class FedSARSA:
             seed=seed,
             asked=asked,
             faults=faults,
+            stage=stage_of(self.sync_every),
             **spaces(self.features, self._fixed, self.actions, fleet),
         )
 

@@ -124,7 +124,8 @@ def _play_control(problem: Problem, policy: Policy, theta: Floats) -> tuple[Floa
     # Every agent holds one episode at a time and learns nothing: there is no need for more memory.
     one = replace(problem, runs=1, step=Step())
     model, worlds, held = model_of(one, policy), worlds_of(one), first_episodes(one)
-    lanes = rows_of(held, np.zeros((1, problem.agents), np.uint32), slice(None))
+    none = np.empty((1, problem.agents, 0))
+    lanes = rows_of(held, np.zeros((1, problem.agents), np.uint32), none, none, slice(None))
     learners = Learners(lanes, np.empty(0, np.uint32), held.physical[0], theta, np.empty((problem.agents, 0)))
     shape = (problem.agents, problem.runs)
     returns, lengths = np.empty(shape), np.empty(shape, np.int64)

@@ -17,6 +17,10 @@ from fedsarsa.federation.state import first_state
 from tests.deploy.federations import CONFIG, KEYS, request
 from tests.deploy.grids import NODES, FakeGrid, lose, theta_of, with_theta
 
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:Personal. every agent listens to itself alone"
+)  # short trainings
+
 WEIGHTS = [[0.6, 0.3, 0.1], [0.2, 0.7, 0.1], [0.25, 0.25, 0.5]]
 BASE = CONFIG.replace("weights = [0.2, 0.5, 0.3]", "").replace("steps = 70", "steps = 280")
 RULES = {
@@ -140,6 +144,13 @@ def test_replies_are_checked_against_the_agents_own_start(server, personal, agen
     made.train(agents)
     assert any("agent 2" in line and "honest" in line for line in made.said)
     np.testing.assert_array_equal(made.standing.starts[2], personal.theta0)
+
+
+@pytest.mark.parametrize("rule", ["learned"], indirect=True)
+def test_too_few_rounds_are_told(server, personal, agents):
+    made = server(replace_steps(personal, 21), KEYS)
+    made.train(agents)
+    assert made.said[-1].startswith("every agent listens to itself alone after 3 rounds")
 
 
 @pytest.mark.parametrize("rule", ["learned"], indirect=True)

@@ -35,6 +35,17 @@ def test_the_reference_engines_parameters_round_by_round(settings, server, grid)
     assert all(line["agents"] == [0, 1, 2] and not line["rejected"] for line in lines[1:])
 
 
+def test_a_temperature_that_falls_is_the_same_for_all(server, tmp_path):
+    falling = '{ kind = "linear", start = 5.0, end = 0.2, steps = 250 }'
+    text = CONFIG.replace("temperature = 1.0", f"temperature = {falling}").replace(
+        "steps = 70", "steps = 280"
+    )
+    settings = changed(tmp_path, "", text)
+    made = server(settings)
+    made.train(crowd(settings, tmp_path))
+    assert_central(made, settings, reference(settings))
+
+
 def test_a_finished_federation_waits_for_nobody(settings, server, grid, monkeypatch):
     final = server().train(grid)
     monkeypatch.setattr(grid, "get_node_ids", lambda: pytest.fail("it asks who is there"))

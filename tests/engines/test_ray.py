@@ -118,6 +118,15 @@ def test_blocks_of_agents_are_the_whole_federation(case):
     assert two.data.attrs["engine"] == "ray"
 
 
+def test_blocks_follow_a_schedule():
+    algo = fs.FedSARSA(fs.OneHot(), fs.Softmax(fs.LinearSchedule(5.0, 0.1, steps=200)), 0.2, 30)
+    one, two = (
+        algo.train(fleet(2, agents=3), 240, runs=2, engine=engine, threads=2)
+        for engine in ("reference", "ray")
+    )
+    np.testing.assert_allclose(two.central, one.central, rtol=0, atol=1e-12)
+
+
 @pytest.mark.parametrize("kind", ["finite", "control"])
 def test_numbers_that_were_written_down(kind):
     parts, numbers = getattr(anchors, kind)(), getattr(anchors, kind.upper())

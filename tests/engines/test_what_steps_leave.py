@@ -45,11 +45,11 @@ def trained(problem, engine, shift, pieces):
     state, trainer = first_state(problem, theta0), engines.build(engine, problem, 2)
     trainer.start(state)
     if problem.step.shifted:
-        state.episodes.shift[:] = shift
+        state.shift[:] = shift
     seen = []
     for steps in pieces:
         trainer.advance(state, steps)
-        seen.append((state.theta.copy(), state.central.copy(), state.episodes.left.copy()))
+        seen.append((state.theta.copy(), state.central.copy(), state.left.copy()))
     return seen
 
 
@@ -80,7 +80,7 @@ def test_theta_tilde_counts_the_shift():
         theta0 = np.zeros(problem.features.dim)
         state, trainer = first_state(problem, theta0), engines.build(name, problem, 1)
         trainer.start(state)
-        state.episodes.shift[:] = shift_for(problem)
+        state.shift[:] = shift_for(problem)
         trainer.advance(state, 2 * K)
         states.append(state.weighted_sum)
     np.testing.assert_allclose(*states, rtol=1e-12)
@@ -94,7 +94,7 @@ def test_a_shift_moves_every_parameter_by_alpha_times_itself_at_every_step(engin
     problem = replace(algo.problem(fs.Fleet([world]), 1, 1, seed=0), step=Step(shifted=True))
     state, trainer = first_state(problem, np.zeros(6)), engines.build(engine, problem, 1)
     trainer.start(state)
-    state.episodes.shift[:] = np.arange(6.0)
+    state.shift[:] = np.arange(6.0)
     trainer.advance(state, 1)
     np.testing.assert_allclose(state.theta[0, 0], ALPHA * np.arange(6.0), rtol=1e-15)
 

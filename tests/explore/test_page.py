@@ -12,12 +12,17 @@ import pytest
 
 import fedsarsa as fs
 from fedsarsa.experiments import grid, sweep
+from fedsarsa.explore import drawn_worlds
+from fedsarsa.explore.control_measurements import Learned, play, value_map
 from tests.browser import needs_a_browser
-from tests.explore.pages import browsing, columns, served, until
+from tests.explore.pages import browsing, columns, out_of_reach, served, slider, until
 
 pytestmark = [pytest.mark.slow, needs_a_browser]
 SMALL = "?fleet.states=10&fleet.actions=10&fleet.agents=3&fleet.eps_p=0.2&fleet.eps_r=0.2&training.steps=1000"
+CARTS = "?fleet.agents=2&algorithm.features.tilings=2&algorithm.features.bins=3&training.steps=1000"
+CARTS += "&training.runs=2&algorithm.sync_every=100"
 CURVE, GAINS = "Error of the central parameter", "Who gains by federating"
+LEARNING, VALUES = "Learning curves", "Value of the best action, first run"
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +89,7 @@ def test_pages_from_elsewhere_cannot_talk_to_it(address):
 
 @pytest.fixture(scope="module")
 def page(address, browser):
-    return browser.page(address + SMALL, permissions=["clipboard-read", "clipboard-write"])
+    return browser.page(address + SMALL)
 
 
 def test_curves_are_those_of_train_and_predict(page):
@@ -132,26 +137,7 @@ def test_a_slider_changes_the_curve_and_the_address_restores_it(page, browser):
     assert not np.allclose(before, columns(page, CURVE)[1]["error"])
     again = browser.page(page.url)
     assert np.allclose(trained(again)[1]["error"], wanted, rtol=1e-9)
-    again.context.close()
-
-
-def test_keyboard_alone_reaches_every_control(page):
-    page.locator("body").click(position={"x": 5, "y": 5})
-    reached = set()
-    for _ in range(70):
-        page.keyboard.press("Tab")
-        reached.add(
-            page.evaluate(
-                """() => { let one = document.activeElement;
-                    while (one.shadowRoot && one.shadowRoot.activeElement) one = one.shadowRoot.activeElement;
-                    return one.className + "|" + one.tagName + "|" + (one.textContent || "").trim(); }"""
-            )
-        )
-    count = page.locator(".noUi-handle").count()
-    assert count >= 8
-    assert any("noUi-handle" in one for one in reached)
-    for name in ("SELECT", "INPUT", "Copy as Python", "netCDF"):
-        assert any(name in one for one in reached), (name, reached)
+    again.close()
 
 
 def test_an_error_is_beside_its_control_in_the_words_of_the_command_line(address, browser):
@@ -159,27 +145,16 @@ def test_an_error_is_beside_its_control_in_the_words_of_the_command_line(address
     page.get_by_text("fleet.agents: expected at least 1, got 0").wait_for()
     page.get_by_text("address: fleet.path: unknown key").wait_for()
     assert len(columns(page, CURVE)[1]["t"]) == 0
-    page.context.close()
+    page.close()
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(400, "light"), (1500, "dark")])
-def test_nothing_is_cut_off(address, browser, width, scheme):
-    page = browser.page(address + SMALL, width, color_scheme=scheme)
-    trained(page)
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-    boxes = page.locator(".bk-Figure")
-    assert boxes.count() == 6
-    for box in [boxes.nth(k).bounding_box() for k in range(boxes.count())]:
-        assert box["x"] >= 0
-        assert box["x"] + box["width"] <= width
-        assert box["width"] >= 300
-    page.context.close()
+@pytest.fixture(scope="module")
+def planning(address, browser):
+    return browser.page(address.replace("/federation", "/plan") + SMALL + "&target=30.0", "Press Plan.")
 
 
-def test_a_plan_is_found_and_trained(address, browser):
-    target = SMALL + "&target=30.0"
-    page = browser.page(address.replace("/federation", "/plan") + target)
-    page.get_by_text("Press Plan.").wait_for()
+def test_a_plan_is_found_and_trained(planning):
+    page = planning
     page.get_by_role("button", name="Plan", exact=True).click()
     page.get_by_text("To reach an error of 30").wait_for()
     reached = until(page, lambda: columns(page, "What N agents can reach")[0]["agents"], "what is reached")
@@ -192,21 +167,113 @@ def test_a_plan_is_found_and_trained(address, browser):
     page.get_by_label("error to reach").fill("-1")
     page.keyboard.press("Enter")
     page.get_by_text("target must be a positive number, got -1").wait_for()
-    page.context.close()
 
 
-def test_results_are_shown_as_they_come(address, browser, folder):
-    page = browser.page(address.replace("/federation", "/results"))
-    page.get_by_text("1 of 2 cells are trained; 1 are shown.").wait_for()
+@pytest.fixture(scope="module")
+def results(address, browser):
+    return browser.page(address.replace("/federation", "/results"), "1 of 2 cells are trained; 1 are shown.")
+
+
+def test_results_are_shown_as_they_come(results, browser, folder):
+    page = results
     history = fs.History.load(folder / "0000.nc")
     shutil.copy(folder.parent / "0001.nc", folder)
     page.get_by_text("2 of 2 cells are trained; 2 are shown.").wait_for()
     until(page, lambda: len(columns(page, "Cells over time")) == 4, "both curves")
     assert columns(page, "Cells over time")[0]["t"] == history.central["t"].values.tolist()
-    again = browser.page(page.url + "&only.eps_r=0.5")
-    again.get_by_text("2 of 2 cells are trained; 1 are shown.").wait_for()
-    again.context.close()
-    page.context.close()
+    browser.page(page.url + "&only.eps_r=0.5", "2 of 2 cells are trained; 1 are shown.").close()
+
+
+def test_another_method_is_trained_and_theory_says_that_it_is_silent(page):
+    page.get_by_label("method", exact=True).select_option("ScaffoldSARSA")
+    page.get_by_text("No prediction: algorithm.method: expected FedSARSA for theory").wait_for()
+    until(page, lambda: "algorithm.method=ScaffoldSARSA" in page.url, "the address")
+    fleet = settings(5)[0]
+    method = fs.methods.ScaffoldSARSA(fs.ModuloFeatures(5, 5), fs.Softmax(100.0), 0.01, 10)
+    wanted = method.train(fleet, steps=1000).mse(method.target(fleet)).mean("run")
+    until(page, lambda: np.allclose(columns(page, CURVE)[1]["error"], wanted, rtol=1e-9), "the new curve")
+    page.get_by_label("method", exact=True).select_option("FedSARSA")
+    until(page, lambda: len(columns(page, CURVE)[2]["t"]) > 1, "a prediction")
+
+
+@pytest.fixture(scope="module")
+def control(address, browser):
+    return browser.page(address.replace("/federation", "/control") + CARTS, "steps each")
+
+
+def carts(length=0.5):
+    fleet = fs.control.fleet("CartPole", agents=2, spread=0.2, length=length)
+    return fleet, fs.FedSARSA(fs.TileCoding(2, 3), fs.EpsilonGreedy(0.01), step_size=0.3, sync_every=100)
+
+
+def learning(fleet, algo):
+    """The mean learning curve, without bins in which no episode ended."""
+    curve = algo.train(fleet, steps=1000, runs=2).learning_curve(bins=50)
+    return curve.mean("agent").mean("run").dropna("t").values
+
+
+def test_carts_learn_play_and_are_changed_by_a_slider(control):
+    def mean():
+        return [one for one in columns(control, LEARNING)[1]["mean"] if one is not None and one == one]
+
+    assert np.allclose(mean(), learning(*carts()))
+    fleet, algo = carts()
+    value = until(control, lambda: columns(control, VALUES)[0]["image"], "values")[0]
+    learned = Learned(fleet, algo, algo.train(fleet, steps=1000, runs=2))
+    assert np.allclose(value, value_map(learned, across=2, up=3).values.ravel())
+    seat, states = f"agent 1: return {play(learned, 1).total:.0f}", play(learned, 1).states
+    last = drawn_worlds.columns(drawn_worlds.LOOKS[fs.control.CartPole].moving(fleet[1], states[-1]))
+    until(control, lambda: columns(control, seat)[1]["xs"] == last["xs"], "the end of the film")
+    assert columns(control, seat)[1]["ys"] == last["ys"]
+    slider(control, "length").focus()
+    control.keyboard.press("ArrowRight")
+    until(control, lambda: "fleet.physics.length=0.525" in control.url, "the address")
+    wanted = learning(*carts(0.525))
+    until(control, lambda: len(mean()) == len(wanted) and np.allclose(mean(), wanted), "the new curve")
+
+
+def test_another_world_comes_with_its_own_settings(control):
+    control.get_by_label("world", exact=True).select_option("MountainCar")
+    until(control, lambda: "fleet.world=MountainCar" in control.url, "the address")
+    assert "fleet.physics.gravity=0.0025" in control.url
+    assert "length" not in control.url
+    assert "algorithm.policy.kind=greedy" in control.url
+    until(control, lambda: columns(control, LEARNING)[1]["mean"][-1] < 0, "cars")
+
+
+def test_long_trainings_are_stopped(control):
+    control.get_by_role("button", name="Stop").wait_for(state="hidden")
+    control.locator(".noUi-handle").last.focus()  # steps per agent
+    control.keyboard.press("End")
+    control.get_by_role("button", name="Stop").click()
+    control.get_by_role("button", name="Stop").wait_for(state="hidden")
+    until(control, lambda: "training.steps=1000000" in control.url, "the address")
+
+
+def test_keyboard_alone_reaches_every_control(page, planning, control, results):
+    for one, least in ((page, 30), (planning, 20), (control, 40), (results, 8)):
+        one.bring_to_front()
+        count, left = out_of_reach(one)
+        assert count >= least
+        assert left == []
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(400, "light"), (1500, "dark")])
+def test_nothing_is_cut_off(page, planning, control, results, width, scheme):
+    for one, pictures in ((page, 6), (planning, 2), (control, 5), (results, 2)):
+        one.bring_to_front()
+        one.emulate_media(color_scheme=scheme)
+        one.set_viewport_size({"width": width, "height": 900})
+        boxes = one.locator(".bk-Figure:visible")
+
+        def fits(one=one, boxes=boxes, pictures=pictures):
+            found = [boxes.nth(k).bounding_box() for k in range(boxes.count())]
+            inside = [box["x"] >= 0 and box["x"] + box["width"] <= width for box in found]
+            large = all(box["width"] >= 300 for box in found)
+            none_beyond = one.evaluate("document.documentElement.scrollWidth") <= width
+            return len(found) == pictures and all(inside) and large and none_beyond
+
+        until(one, fits, f"{pictures} pictures in {width} pixels")
 
 
 def test_pages_complain_of_nothing_and_load_nothing_from_elsewhere(browser):

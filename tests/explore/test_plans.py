@@ -3,7 +3,7 @@
 import pytest
 
 import fedsarsa as fs
-from fedsarsa.explore import plans, settings, training
+from fedsarsa.explore import control_values, measurements, plans
 from fedsarsa.explore.plan_view import CONTROLS
 from tests.explore.pages import CONTROLS as FEDERATION
 
@@ -12,15 +12,15 @@ SMALL = "fleet.agents=4&fleet.eps_p=0.1&fleet.eps_r=0.1&fleet.states=10&fleet.ac
 
 @pytest.fixture(scope="module")
 def base():
-    return settings.base_of()
+    return control_values.base_of()
 
 
 @pytest.fixture(scope="module")
 def config(base):
-    values, errors = settings.from_query(SMALL + "&training.runs=3", base, CONTROLS)
+    values, errors = control_values.from_query(SMALL + "&training.runs=3", base, CONTROLS)
     assert errors == {}  # what other views have is left to them
     del values["target"]
-    return settings.config_of(base, values)
+    return control_values.config_of(base, values)
 
 
 @pytest.fixture(scope="module")
@@ -41,9 +41,9 @@ def test_a_plan_is_told_in_its_numbers(answer):
 
 def test_a_plan_is_trained_as_it_says(base, answer):
     shown = plans.planned(answer, 4)
-    values, _ = settings.from_query(SMALL, base, FEDERATION)
-    config = settings.config_of(base, values | shown.values())
-    trained = training.train(config)
+    values, _ = control_values.from_query(SMALL, base, FEDERATION)
+    config = control_values.config_of(base, values | shown.values())
+    trained = measurements.train(config)
     assert len(trained.fleet) == answer.agents
     assert trained.steps == answer.steps
     assert trained.algo.sync_every == answer.sync_every

@@ -7,7 +7,10 @@ import pytest
 
 import fedsarsa as fs
 from fedsarsa.experiments import grid, sweep
-from fedsarsa.explore import opening, results
+from fedsarsa.experiments.leaderboard import tables
+from fedsarsa.experiments.leaderboard.entries import CONTROL, SAMPLES
+from fedsarsa.experiments.statistics import Estimate
+from fedsarsa.explore import leaderboard_view, opening, results
 from fedsarsa.explore.results_view import claims, table
 
 SWEEP = """
@@ -93,9 +96,38 @@ def test_claims_link_to_the_figures_that_are_there(folder, tmp_path):
     assert '<span class="fails">does not hold</span>' in page
 
 
+def row(label, low, high, fleet="small", **more):
+    value = Estimate((low + high) / 2, low, high)
+    return tables.Row(CONTROL, fleet, SAMPLES, label, dict.fromkeys(tables.RETURNS, value), sent=20.0, **more)
+
+
+def test_a_leaderboard_is_read_and_told(tmp_path):
+    rows = [row("A", 1.0, 2.0, step_size=0.1), row("B <x>", 1.5, 3.0), row("C", 5.0, 6.0)]
+    rows += [
+        tables.Row(CONTROL, "small", SAMPLES, "D", refused="one active parameter"),
+        row("A", 0.0, 1.0, "other"),
+    ]
+    (tmp_path / "leaderboard.csv").write_text(tables.to_csv(rows))
+    board = results.of_folder(tmp_path)
+    found = board.rows()
+    assert [repr(one) for one in found] == [repr(one) for one in rows]
+    said = leaderboard_view.sentence(found[:4])
+    assert "Learns from samples: A; B <x>." in said
+    assert "1 of 4 methods refuse these worlds." in said
+    page = leaderboard_view.table(found[:4], tables.leaders(found[:4]))
+    assert "<b>B &lt;x&gt;</b>" in page
+    assert "<b>C" not in page
+    assert "refused: one active parameter" in page
+    (tmp_path / "leaderboard.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(
+        ValueError, match=r"leaderboard.csv: expected a table that fedsarsa leaderboard wrote"
+    ):
+        results.of_folder(tmp_path)
+
+
 def test_what_the_command_opens(folder, tmp_path, monkeypatch):
     assert opening.asked(str(folder))[1] == "results"
-    with pytest.raises(ValueError, match="expected results of fedsarsa sweep or fedsarsa reproduce"):
+    with pytest.raises(ValueError, match="expected results of fedsarsa sweep, reproduce or leaderboard"):
         opening.asked(str(tmp_path))
     link = "http://127.0.0.1:1234/token/plan?fleet.agents=3"
     assert opening.asked(link)[1:3] == ("plan", "?fleet.agents=3")
@@ -104,7 +136,9 @@ def test_what_the_command_opens(folder, tmp_path, monkeypatch):
     (tmp_path / "examples/small.toml").write_text("fleet.agents = 7")
     monkeypatch.chdir(tmp_path)
     assert opening.asked("small")[0].content["fleet"]["agents"] == 7
-    with pytest.raises(ValueError, match=r"carts.toml: fleet.kind: expected finite worlds .* got 'control'"):
-        opening.asked("carts")
+    assert opening.asked("carts")[1] == "control"
+    (tmp_path / "examples/gym.toml").write_text('fleet = { kind = "gym", id = "CartPole-v1", agents = 2 }')
+    with pytest.raises(ValueError, match=r"gym.toml: fleet.kind: expected finite or control .* got 'gym'"):
+        opening.asked("gym")
     with pytest.raises(ValueError, match="cannot be read"):
         opening.asked("nothing")

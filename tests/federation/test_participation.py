@@ -28,6 +28,7 @@ SETTINGS = [
 ]
 
 
+@pytest.mark.filterwarnings("ignore:Personal. every agent listens to itself alone")  # trainings are short
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
 @pytest.mark.parametrize("group", [FLEET, CARTS], ids=["finite", "control"])
 @pytest.mark.parametrize("threads", [1, 2])

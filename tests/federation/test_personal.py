@@ -18,6 +18,10 @@ from fedsarsa.federation.servers.mixtures import (
 from tests.federation.test_personal_servers import RUNS, STEPS, K, assert_same
 from tests.federation.test_servers import AGENTS, carts, finite
 
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:Personal. every agent listens to itself alone"
+)  # short trainings
+
 
 def error_of(weights, points, target, noise):
     return np.sum((weights @ points - target) ** 2) + noise @ weights**2
@@ -280,6 +284,24 @@ def test_weights_of_another_fleet_are_one_sentence():
         algo.train(fs.paper.fleet(agents=3), 100)
     with pytest.raises(AttributeError, match="personal is kept by personal server rules"):
         _ = fs.FedSARSA().train(fs.paper.fleet(agents=2), 100, runs=1).personal
+
+
+@pytest.mark.parametrize(
+    ("steps", "why"),
+    [(39, "3 rounds: weights are learned from round 4 on"), (80, "are too noisy to be")],
+)
+def test_too_few_rounds_are_told(steps, why):
+    algo = fs.FedSARSA(server=fs.servers.Personal(), sync_every=10)
+    with pytest.warns(RuntimeWarning, match=rf"Personal: every agent listens to itself alone after .*{why}"):
+        history = algo.train(fs.paper.fleet(agents=2), steps, runs=1)
+    np.testing.assert_array_equal(history.weights[0, -1], np.eye(2))
+
+
+@pytest.mark.parametrize("rule", [fs.servers.Personal(), fs.servers.Personal(weights=np.eye(2))])
+def test_nothing_is_told_of_one_agent_or_of_given_weights(rule, recwarn):
+    agents = 1 if rule.weights is None else 2
+    fs.FedSARSA(server=rule, sync_every=10).train(fs.paper.fleet(agents=agents), 20, runs=1)
+    assert [one for one in recwarn if "Personal" in str(one.message)] == []
 
 
 def test_agents_that_never_synchronise_have_only_their_own():

@@ -16,8 +16,9 @@ from fedsarsa._checks import Floats
 from fedsarsa.deploy.federation_config import Federation
 from fedsarsa.federation.problem import MOST_STEPS, Problem
 from fedsarsa.federation.servers import Mean
-from fedsarsa.federation.state import RUNNING, acting_of, first_state, left_behind
+from fedsarsa.federation.state import RUNNING, acting_of, first_state
 from fedsarsa.federation.training import adapted, span_length
+from fedsarsa.learning.schedules import stage_of
 from fedsarsa.learning.step_sizes import schedules
 from fedsarsa.learning.targets import behaviours
 
@@ -110,7 +111,7 @@ class Learner:
         training.failed_at[0] = RUNNING
         if training.episodes is not None:
             training.episodes.episodes[:], training.episodes.returns[:] = 0, 0.0
-        left_behind(training)[:] = 0.0
+        training.left[:] = 0.0
         own, others = acting_of(training)
         if others.size and mixture is not None:
             own[0, 0], others[0, 0] = mixture
@@ -127,7 +128,7 @@ class Learner:
             if ended > until:
                 raise TimeoutError("the round's deadline has passed")
             self._stretch = adapted(length, ended - begun)
-        return np.concatenate([training.theta[0, 0], left_behind(training)[0, 0]])
+        return np.concatenate([training.theta[0, 0], training.left[0, 0]])
 
     @contextmanager
     def _making(self) -> Iterator[None]:
@@ -179,5 +180,6 @@ def _alone(federation: Federation, number: int) -> Problem:
         "step": step,
         "average_offset": None,
         "asked": None,
+        "stage": stage_of(federation.algorithm.sync_every),
     }
     return replace(problem, fleet=world, **one)  # type: ignore[arg-type]

@@ -72,6 +72,8 @@ class RoundLoop:
             if not self.begun:
                 self._gather_agents(grid)
             self.next_round(grid)
+        if (remark := settings.rule.remark(standing.memory)) is not None:
+            log.warning(remark)
         return standing.theta
 
     def _gather_agents(self, grid: Grid) -> None:

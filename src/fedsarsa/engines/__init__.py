@@ -10,7 +10,7 @@ from fedsarsa import _checks
 from fedsarsa.engines.opened_rounds import OpeningEngine, probing
 from fedsarsa.federation.engine import Engine
 from fedsarsa.federation.problem import Problem
-from fedsarsa.learning.targets import ALL_PAIRS, OWN_CHAIN
+from fedsarsa.learning.targets import OWN_CHAIN
 from fedsarsa.worlds.control import ControlFleet
 from fedsarsa.worlds.fleet import Fleet
 from fedsarsa.worlds.gym import GymFleet
@@ -54,13 +54,8 @@ def _at(place: str) -> Callable[[Problem], str]:
 
 
 def _compiled(problem: Problem) -> str:
-    """The fast path of finite worlds, one of the further steps there, or the one step of all worlds."""
-    if problem.step.sampling == ALL_PAIRS:
-        place = "all_pairs:AllPairsEngine"
-    elif problem.step.windowed:
-        place = "steps_ahead:StepsAheadEngine"
-    else:
-        place = "fast_path:FastPathEngine" if problem.plain else "general:GeneralEngine"
+    """The fast path of finite worlds, or the one step of all worlds."""
+    place = "fast_path:FastPathEngine" if problem.holds_pairs else "general:GeneralEngine"
     return f"fedsarsa.engines.{place}"
 
 
@@ -98,9 +93,11 @@ def build(name: str, problem: Problem, threads: int | None = None, first_agent: 
     """
     _check(name, problem)
     built = _built(name, problem, threads, first_agent)
-    if not problem.server.opens:
+    if not problem.server.opens or built.opens_rounds:
         return built
-    return OpeningEngine(built, _built(name, probing(problem), threads, first_agent))
+    first = problem.at_step(0)
+    inner, probe = (_built(name, one, threads, first_agent) for one in (first, probing(first)))
+    return OpeningEngine(problem, inner, probe)
 
 
 def _built(name: str, problem: Problem, threads: int | None, first_agent: int) -> Engine:

@@ -33,15 +33,56 @@ class RoundSettings(NamedTuple):
     redraws: bool
 
 
+class Options(NamedTuple):
+    """What goes beyond Algorithm ``alg``, and does not change while training.
+
+    Kernels take None where there is nothing, and are then compiled without any of it.
+
+    ``rule`` is the server rule's place among those that are compiled, -1 for others, and ``coefficients`` are
+    its numbers; ``opens`` says whether a round begins with an exchange of first directions.
+    Steps are ``plain``, or have options: ``target`` and ``leaves``, by the numbers of ``local_step``; whether
+    they see ``all_pairs``; and over how many transitions they look ``ahead``, 0 without a window, weighted by
+    ``ratios`` (P S A,) if there are any.
+    """
+
+    rule: int
+    coefficients: Floats
+    opens: bool
+    plain: bool
+    target: int
+    leaves: int
+    all_pairs: bool
+    ahead: int
+    ratios: Floats
+
+
+class ServerView(NamedTuple):
+    """What the server reads and writes of the same runs: ``theta``, ``left`` and ``shift`` (R, N, d).
+
+    ``starts`` are those of the round, (R, N, d) if they are personal, else (R, 1, d): the central ones. The
+    others are room to work in: for the mean and the spread of the agents' parameters, (d,), for one run's
+    next start, and for the sums (N,) of the agents' step sizes in a round.
+    """
+
+    theta: Floats
+    left: Floats
+    shift: Floats
+    starts: Floats
+    mean: Floats
+    spread: Floats
+    start: Floats
+    step_sums: Floats
+
+
 class RunView(NamedTuple):
     """The runs that one thread trains, and the room it works in.
 
     ``first_run`` and ``first_agent`` are the numbers of its first run and agent where random streams count.
-    ``theta`` and ``progress`` are (R N d,) flat, ``states`` and ``actions`` (R N,); ``progress`` gathers
-    the updates of a round, each times the weight that theta-tilde gives to the rest of the round (empty
-    without theta-tilde). ``masses`` (R, cells) and ``base`` (R,) cache the central parameter's softmax:
-    exp((theta - base) / temperature), row by row, empty where nothing is cached. ``takes_part`` (R N,) says
-    whose agents take steps, where lanes are not listed.
+    ``theta``, ``progress``, ``shift`` and ``left`` are (R N d,) flat, or empty, ``states`` and ``actions``
+    (R N,); ``progress`` gathers the updates of a round, each times the weight that theta-tilde gives to the
+    rest of the round (empty without theta-tilde). ``masses`` (R, cells) and ``base`` (R,) cache the central
+    parameter's softmax: exp((theta - base) / temperature), row by row, empty where nothing is cached.
+    ``takes_part`` (R N,) says whose agents take steps, where lanes are not listed.
     """
 
     first_run: int
@@ -52,10 +93,13 @@ class RunView(NamedTuple):
     central: Floats
     weighted_sum: Floats
     progress: Floats
+    shift: Floats
+    left: Floats
     failed_at: NDArray[np.int64]
     masses: Floats
     base: Floats
     takes_part: NDArray[np.bool]
+    server: ServerView
 
 
 class Span(NamedTuple):
@@ -75,10 +119,14 @@ class Span(NamedTuple):
 
 
 class Lanes(NamedTuple):
-    """The agents still learning: lane l is agent ``agent[l]`` of run ``run[l]`` (counted in the view)."""
+    """The agents still learning: lane l is agent ``agent[l]`` of run ``run[l]`` (counted in the view).
+
+    ``stream`` is the number of its random stream.
+    """
 
     run: NDArray[np.uint64]
     agent: NDArray[np.uint64]
+    stream: NDArray[np.uint64]
 
 
 class Workspace(NamedTuple):
@@ -94,10 +142,14 @@ class Workspace(NamedTuple):
     ``columns``, ``fractions`` and ``uniforms`` (AHEAD BLOCK,) are a block's random numbers as they are used:
     split for the alias tables, and as floats for the policy. ``masses`` (BLOCK cells,) are its softmax masses
     per action and ``counts`` (8,) the sizes of the first eight classes, with zeros.
+
+    The fixed policy by which a lane acts, if any, begins at ``acting`` in ``tables.cumulative``. ``best`` is
+    (S,), for steps of all pairs; windows are ((n + 1) BLOCK,), for those that look n transitions ahead.
     """
 
     place: NDArray[np.uint64]
     origin: NDArray[np.uint64]
+    acting: NDArray[np.uint64]
     kernel: NDArray[np.uint64]
     action_size: NDArray[np.uint64]
     turns: NDArray[np.uint64]
@@ -133,7 +185,10 @@ class Workspace(NamedTuple):
     counts: Floats
     values: Floats
     weights: Floats
-    spread: Floats
+    best: Floats
+    window_states: NDArray[np.uint64]
+    window_actions: NDArray[np.uint64]
+    window_rewards: Floats
     failed_at: NDArray[np.int64]
 
 
@@ -142,10 +197,13 @@ def cells_of(tables: Tables) -> int:
     return int(tables.dim // tables.width) * max(int(tables.width), 8)
 
 
-def new_workspace(tables: Tables, view: RunView, lanes: int) -> Workspace:
+def new_workspace(tables: Tables, options: Options | None, view: RunView, lanes: int) -> Workspace:
     """Empty working space for a view with a number of lanes."""
     draws, width, dim = BLOCK * AHEAD, int(tables.width), int(tables.dim)
-    wide = max(lanes, dim) + 7  # masses are weighed eight at a time, of lanes and of all parameters of one
+    # Masses are weighed eight at a time: of lanes, of all parameters of one, and of a row of every lane.
+    wide = max(lanes, dim, BLOCK * width) + 7
+    pairs = int(tables.worlds.states) if options is not None and options.all_pairs else 0
+    window = 0 if options is None else (options.ahead + 1) * BLOCK
     counts = np.zeros(8)
     counts[:width] = tables.choice.counts[:8]
 
@@ -155,6 +213,7 @@ def new_workspace(tables: Tables, view: RunView, lanes: int) -> Workspace:
     return Workspace(
         place=integers(),
         origin=integers(),
+        acting=integers(),
         kernel=integers(),
         action_size=integers(),
         turns=integers(),
@@ -190,7 +249,10 @@ def new_workspace(tables: Tables, view: RunView, lanes: int) -> Workspace:
         counts=counts,
         values=np.zeros(width),
         weights=np.zeros(width),
-        spread=np.zeros(dim),
+        best=np.zeros(pairs),
+        window_states=integers(window),
+        window_actions=integers(window),
+        window_rewards=np.zeros(window),
         failed_at=np.full(len(view.failed_at), RUNNING, np.int64),
     )
 

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import fields
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numba.core import event
@@ -21,16 +21,18 @@ from numpy.typing import NDArray
 
 from fedsarsa._checks import Floats
 from fedsarsa._numba import U64
-from fedsarsa.engines.arrays import RoundSettings, RunView, Span
+from fedsarsa.engines.arrays import Options, RoundSettings, RunView, ServerView, Span
 from fedsarsa.federation.engine import Engine
 from fedsarsa.federation.participation import Present, taking_part
 from fedsarsa.federation.problem import Problem
 from fedsarsa.federation.rounds import drift_of, end_round
-from fedsarsa.federation.state import RUNNING, Episodes, State, Synchronisations, left_behind
+from fedsarsa.federation.servers import COMPILED, FirstDirections, Mean, compiled_place
+from fedsarsa.federation.state import RUNNING, Episodes, State, Synchronisations
 from fedsarsa.learning import step_arrays
 from fedsarsa.learning.continuous_features import Integers
-from fedsarsa.learning.policies import Policy
+from fedsarsa.learning.policies import FixedPolicy, Policy
 from fedsarsa.learning.step_arrays import AgentState, Model
+from fedsarsa.learning.targets import ALL_PAIRS, LEAVES, TARGETS
 
 
 def available_cores() -> int:
@@ -38,6 +40,23 @@ def available_cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+class StepSizes(NamedTuple):
+    """Those of a span: ``each`` (schedules, steps), and the ``sums`` (rounds, schedules) of whole rounds."""
+
+    each: Floats
+    sums: Floats
+
+
+@np.errstate(over="ignore")  # runs of such step sizes fail
+def step_sizes_of(problem: Problem, span: Span) -> StepSizes:
+    """The step sizes of a span; where it is the last part of a round, the sums are those of all of it."""
+    each = problem.step_sizes(span.t, span.rounds * span.steps)
+    sums = each.reshape(len(each), span.rounds, span.steps).sum(axis=2)
+    if span.synchronises and span.t > span.begun:
+        sums += problem.schedule_sums(span.begun, span.t)[:, None]
+    return StepSizes(each, np.ascontiguousarray(sums.T))
 
 
 class SpanEngine(Engine):
@@ -50,15 +69,12 @@ class SpanEngine(Engine):
     def combine(
         self, state: State, before: Floats, span: Span, k: int, central: Floats, drift: Floats
     ) -> None:
-        """Let a server rule other than the mean, which is compiled, end a span's k-th round.
+        """Let a server rule that is not compiled end a span's k-th round.
 
         ``before`` (R, d) are the server's parameters before it; ``central`` (R, m, d) records its result,
         and ``drift`` (R, m) has that of the mean.
         """
-        if not span.synchronises:
-            return
-        if self.problem.compiled_rounds:
-            left_behind(state)[:] = 0.0
+        if not span.synchronises or self.problem.compiled_rounds:
             return
         begun, end = span.begun + k * span.steps, span.t + (k + 1) * span.steps
         if self.problem.partial:
@@ -67,11 +83,8 @@ class SpanEngine(Engine):
         central[:, k] = state.central
         drift[state.failed_at != RUNNING, k] = np.nan
 
-    def advance(self, state: State, steps: int) -> Synchronisations:
-        """Train every run for ``steps`` more steps, in place.
-
-        Either whole rounds, or a part of one round, which may end with its synchronisation.
-        """
+    def take_steps(self, state: State, steps: int) -> Synchronisations:
+        """Train every run for ``steps`` more steps, in place."""
         problem = self.problem
         span = span_of(problem, state.t, steps)
         records = span.rounds if span.synchronises else 0
@@ -89,13 +102,11 @@ class SpanEngine(Engine):
 class CompiledEngine(SpanEngine):
     """Trains whole runs, or the agents of few runs.
 
-    ``long_round`` is the number of agent-steps per thread and round from which on agents are worth splitting;
-    ``round_by_round`` engines split them always.
+    ``long_round`` is the number of agent-steps per thread and round from which on agents are worth splitting.
     """
 
     name: ClassVar[str] = "cpu"
     long_round: ClassVar[int]
-    round_by_round: ClassVar[bool] = False
     threads: int
 
     def __init__(self, problem: Problem, threads: int | None = None, first_agent: int = 0) -> None:
@@ -103,13 +114,13 @@ class CompiledEngine(SpanEngine):
 
     @abstractmethod
     def train_by_runs(
-        self, state: State, step_sizes: Floats, span: Span, central: Floats, drift: Floats
+        self, state: State, sizes: StepSizes, span: Span, central: Floats, drift: Floats
     ) -> None:
         """Train, every run on one thread for the whole span."""
 
     @abstractmethod
     def train_by_agents(
-        self, state: State, step_sizes: Floats, span: Span, central: Floats, drift: Floats
+        self, state: State, sizes: StepSizes, span: Span, central: Floats, drift: Floats
     ) -> None:
         """Train, every round's agents shared out among the threads."""
 
@@ -123,15 +134,13 @@ class CompiledEngine(SpanEngine):
 
     def train(self, state: State, span: Span, central: Floats, drift: Floats) -> None:
         """Take all steps of a span, whichever way is faster."""
-        step_sizes = self.problem.step_sizes(span.t, span.rounds * span.steps)
+        sizes = step_sizes_of(self.problem, span)
         work = self.problem.agents * self.problem.runs * span.steps
         split = self.problem.runs < self.threads and work >= self.long_round * self.threads
-        # Other rules, and what steps leave for them, are seen to after every round.
-        split |= not self.problem.compiled_rounds or self.problem.step.leaves is not None
-        split |= self.round_by_round
+        split |= not self.problem.compiled_rounds  # other rules are called after every round
         with announced():
             train = self.train_by_agents if split else self.train_by_runs
-            train(state, step_sizes, span, central, drift)
+            train(state, sizes, span, central, drift)
 
     @cached_property
     def _pool(self) -> ThreadPoolExecutor:
@@ -147,17 +156,22 @@ class CompiledEngine(SpanEngine):
             pass
 
 
-def rows_of(episodes: Episodes, actions: NDArray[np.uint32], runs: slice) -> AgentState:
+def rows_of(
+    episodes: Episodes, actions: NDArray[np.uint32], shift: Floats, left: Floats, runs: slice
+) -> AgentState:
     """The rows of the lanes of some runs: views on the state."""
-    rows = {}
+    rows = {"shift": lanes_of(shift[runs]), "left": lanes_of(left[runs])}
     for field in fields(episodes):
         if field.name not in {"physical", "stopped_at"}:
-            own = getattr(episodes, field.name)[runs]
-            lanes = own.shape[0] * own.shape[1]
-            rows[field.name] = own.reshape(lanes if own.ndim == 2 else (lanes, own.shape[2]))
+            rows[field.name] = lanes_of(getattr(episodes, field.name)[runs])
     if rows["live_count"].ndim == 2:  # no traces
         rows["live_count"] = rows["live_count"].reshape(0)
     return AgentState(actions=actions[runs].reshape(-1), **rows)
+
+
+def lanes_of(array: NDArray[Any]) -> NDArray[Any]:
+    """An array (R, N, ...) with a row per lane, (R N, ...)."""
+    return array.reshape(array.shape[0] * array.shape[1], *array.shape[2:])
 
 
 def model_of(problem: Problem, policy: Policy | None = None) -> Model:
@@ -190,23 +204,65 @@ def settings_of(problem: Problem, world: NDArray[np.integer], cached: bool = Fal
     )
 
 
+def options_of(problem: Problem) -> Options | None:
+    """What a problem has beyond Algorithm ``alg``; None where that is nothing, or is not compiled."""
+    step, rule = problem.step, compiled_place(problem.server) if problem.compiled_rounds else -1
+    if step.plain and (rule < 0 or COMPILED[rule] is Mean):
+        return None
+    return Options(
+        rule=rule,
+        coefficients=problem.server.coefficients(problem.agents),
+        opens=type(problem.server).opening is FirstDirections.opening,
+        plain=step.plain,
+        target=TARGETS.index(step.target),
+        leaves=LEAVES.index(step.leaves),
+        all_pairs=step.sampling == ALL_PAIRS,
+        ahead=step.ahead if step.windowed else 0,
+        ratios=ratios_of(problem),
+    )
+
+
+def ratios_of(problem: Problem) -> Floats:
+    """pi / behaviour of every behaviour policy, (P S A,), where steps weigh by it; else empty."""
+    if not problem.step.ratios:
+        return np.empty(0)
+    assert isinstance(problem.policy, FixedPolicy)
+    sizes = problem.fleet.states, len(problem.order)
+    own, *acting = (one.table(*sizes) for one in (problem.policy, *problem.step.behaviour))
+    each = [np.divide(own, one, out=np.zeros(sizes), where=one > 0) for one in acting or [own]]
+    return np.ravel(each)
+
+
 def server_view(state: State, runs: slice, first_agent: int = U64(0), takes_part: Present = None) -> RunView:
     """What the server reads and writes of some runs: views on ``state``. Pairs and caches are left out."""
-    nothing = np.empty(0, np.uint32)
-    shape = state.theta[runs].shape[:2]
+    nothing, theta, central = np.empty(0, np.uint32), state.theta[runs], state.central[runs]
+    agents, dim = theta.shape[1:]
+    personal = state.starts.shape[1] > 0
     return RunView(
         first_run=U64(runs.start or 0),
         first_agent=first_agent,
-        theta=state.theta[runs].reshape(-1),
+        theta=theta.reshape(-1),
         states=nothing,
         actions=nothing,
-        central=state.central[runs],
+        central=central,
         weighted_sum=state.weighted_sum[runs],
         progress=state.progress[runs].reshape(-1),
+        shift=state.shift[runs].reshape(-1),
+        left=state.left[runs].reshape(-1),
         failed_at=state.failed_at[runs],
         masses=np.empty((0, 0)),
         base=np.empty(0),
-        takes_part=np.ravel(np.ones(shape, np.bool) if takes_part is None else takes_part[runs]),
+        takes_part=np.ravel(np.ones(theta.shape[:2], np.bool) if takes_part is None else takes_part[runs]),
+        server=ServerView(
+            theta=theta,
+            left=state.left[runs],
+            shift=state.shift[runs],
+            starts=state.starts[runs] if personal else central.reshape(-1, 1, dim),
+            mean=np.empty(dim),
+            spread=np.empty(dim),
+            start=np.empty((agents if personal else 1, dim)),
+            step_sums=np.empty(agents),
+        ),
     )
 
 

@@ -13,7 +13,7 @@ import math
 
 from fedsarsa._checks import Floats
 from fedsarsa._numba import U64, piece, vectorised
-from fedsarsa.engines import compiled_mean, eight_masses
+from fedsarsa.engines import compiled_server, eight_masses
 from fedsarsa.engines.arrays import Lanes, RoundSettings, RunView, Workspace
 from fedsarsa.engines.exponential import exponential
 from fedsarsa.learning import choice, finite_step, random
@@ -64,8 +64,7 @@ def redraw(
     now = U64(t) + U64(random.REDRAW)
     for i in range(count):
         lane = first + i
-        run, agent = view.first_run + lanes.run[lane], view.first_agent + lanes.agent[lane]
-        word, _ = random.words(settings.seed, run, agent, now)
+        word, _ = random.words(settings.seed, view.first_run + lanes.run[lane], lanes.stream[lane], now)
         s = workspace.states[lane]
         a = directly(tables, view, lane, s, random.uniform(word), workspace)
         hold(tables, view, lane, i, s, a, workspace)
@@ -74,8 +73,16 @@ def redraw(
 @piece
 def directly(tables: Tables, view: RunView, lane: int, s: int, uniform: float, workspace: Workspace) -> int:
     """An action of a lane in state ``s`` from its parameters."""
-    origin = workspace.origin[lane]
-    return finite_step.direct(tables, view.theta, origin, s, uniform, workspace.values, workspace.weights)
+    return finite_step.direct(
+        tables,
+        view.theta,
+        workspace.origin[lane],
+        workspace.acting[lane],
+        s,
+        uniform,
+        workspace.values,
+        workspace.weights,
+    )
 
 
 @vectorised
@@ -218,12 +225,12 @@ def update(
     if tables.dense.size > 0:
         for lane in range(first, last):
             if not learn_densely(tables, view, lane, rest, workspace):
-                compiled_mean.fail(lanes.run[lane], t, workspace.failed_at)
+                compiled_server.fail(lanes.run[lane], t, workspace.failed_at)
     else:
         if learn(tables, view.theta, first, count, workspace) > 0:
             for lane in range(first, last):
                 if not math.isfinite(workspace.updated[lane]):
-                    compiled_mean.fail(lanes.run[lane], t, workspace.failed_at)
+                    compiled_server.fail(lanes.run[lane], t, workspace.failed_at)
         for lane in range(first, last):
             view.theta[workspace.here[lane]] = workspace.updated[lane]
         if view.progress.size > 0:
@@ -238,9 +245,9 @@ def learn(tables: Tables, theta: Floats, first: int, count: int, workspace: Work
 
     The next value is read before the update, and is the next pair's unless the update changes it.
     """
-    worlds, infinite = tables.worlds, 0
+    infinite = 0
     for lane in range(first, first + count):
-        reward = worlds.reward[workspace.reward[lane] + workspace.next_states[lane] * worlds.reward_next]
+        reward = reward_of(tables, lane, workspace)
         value, next_value = workspace.value[lane], theta[workspace.ahead[lane]]
         change = finite_step.increment(tables, reward, value, next_value, workspace.size[lane])
         updated = value + change
@@ -252,13 +259,20 @@ def learn(tables: Tables, theta: Floats, first: int, count: int, workspace: Work
 
 
 @piece
+def reward_of(tables: Tables, lane: int, workspace: Workspace) -> float:
+    """The reward of a lane's transition."""
+    next_state = workspace.next_states[lane]
+    return tables.worlds.reward[workspace.reward[lane] + next_state * tables.worlds.reward_next]
+
+
+@piece
 def learn_densely(tables: Tables, view: RunView, lane: int, rest: float, workspace: Workspace) -> bool:
     """Move the parameters of a lane along phi(s, a); whether they stay finite."""
-    worlds, origin = tables.worlds, workspace.origin[lane]
+    origin = workspace.origin[lane]
     s, a, s_next = workspace.states[lane], workspace.actions[lane], workspace.next_states[lane]
     change = finite_step.increment(
         tables,
-        worlds.reward[workspace.reward[lane] + s_next * worlds.reward_next],
+        reward_of(tables, lane, workspace),
         finite_step.value(tables, view.theta, origin, s, a),
         finite_step.value(tables, view.theta, origin, s_next, workspace.next_actions[lane]),
         workspace.size[lane],

@@ -6,12 +6,16 @@ phase of a step together, and the processor always finds independent work:
     train
       enter                          what lanes hold, and where their tables begin
       for every round of a span
+        exchange_directions            first directions of all lanes, where the server rule asks for them
         take_steps                     for every block of 32 lanes
           begin_round                    parameters and softmax caches of the block
           draw                           random numbers of the block for 16 steps at once
           move, refresh, act, update     for every step: next states, caches, next actions, parameters
-        settle, weigh_central          for every run: average, project, record; softmax caches
+        end_round, weigh_average       for every run: average, project, record; softmax caches
       leave                          the pairs that lanes hold
+
+Where steps have options, ``learn`` of `fast_path_options` takes the place of ``update``. Steps that look
+further ahead are in `steps_ahead`, those of all pairs in `all_pairs`.
 
 What a lane computes does not depend on the lanes beside it. What it computes is said in
 ``fast_path_phases``; here is how lanes are laid out.
@@ -22,8 +26,8 @@ from numpy.typing import NDArray
 
 from fedsarsa._checks import Floats
 from fedsarsa._numba import U64, kernel, piece, vectorised
-from fedsarsa.engines import compiled_mean, fast_path_phases
-from fedsarsa.engines.arrays import AHEAD, BLOCK, Lanes, RoundSettings, RunView, Span, Workspace
+from fedsarsa.engines import all_pairs, compiled_server, fast_path_options, fast_path_phases, steps_ahead
+from fedsarsa.engines.arrays import AHEAD, BLOCK, Lanes, Options, RoundSettings, RunView, Span, Workspace
 from fedsarsa.federation.state import RUNNING
 from fedsarsa.learning import finite_step, random
 from fedsarsa.learning.finite_tables import Tables
@@ -37,7 +41,7 @@ def start(tables: Tables, settings: RoundSettings, view: RunView, lanes: Lanes, 
     for lane in range(len(lanes.run)):
         run, agent = lanes.run[lane], lanes.agent[lane]
         first, second = random.words(
-            settings.seed, view.first_run + run, view.first_agent + agent, U64(random.START)
+            settings.seed, view.first_run + run, lanes.stream[lane], U64(random.START)
         )
         place = run * agents + agent
         s = finite_step.first_state(tables.worlds, U64(settings.world[agent]), first)
@@ -46,6 +50,7 @@ def start(tables: Tables, settings: RoundSettings, view: RunView, lanes: Lanes, 
             tables,
             view.theta,
             place * tables.dim,
+            finite_step.acting(tables, agent),
             s,
             random.uniform(second),
             workspace.values,
@@ -57,21 +62,30 @@ def start(tables: Tables, settings: RoundSettings, view: RunView, lanes: Lanes, 
 def train(
     tables: Tables,
     settings: RoundSettings,
+    options: Options | None,
     view: RunView,
     lanes: Lanes,
     step_sizes: Floats,
+    step_sums: Floats,
     span: Span,
     workspace: Workspace,
     central: Floats,
     drift: Floats,
 ) -> None:
     """All steps of a span; ``central`` (R, m, d) and ``drift`` (R, m) record its synchronisations."""
-    low, high = U64(0), U64(len(lanes.run))
+    # A literal False would be a type of its own, and compiled apart.
+    low, high, whole, opening = U64(0), U64(len(lanes.run)), bool(0), bool(1)
     enter(tables, settings, view, lanes, low, high, workspace)
     for k in range(span.rounds):
-        take_steps(tables, settings, view, lanes, low, high, step_sizes, span, k, workspace)
-        compiled_mean.end_round(
-            settings, view, span, k, workspace.failed_at, workspace.spread, central, drift
+        if options is not None and options.opens and span.t == span.begun:
+            view.shift[:] = 0.0
+            take_steps(
+                tables, settings, options, view, lanes, low, high, step_sizes, span, k, opening, workspace
+            )
+            compiled_server.exchange_directions(settings, view)
+        take_steps(tables, settings, options, view, lanes, low, high, step_sizes, span, k, whole, workspace)
+        compiled_server.end_round(
+            settings, options, view, span, k, step_sums, workspace.failed_at, central, drift
         )
         weigh_average(tables, settings, view, span, workspace.exponentials)
     leave(view, low, high, workspace)
@@ -81,6 +95,7 @@ def train(
 def local_steps(
     tables: Tables,
     settings: RoundSettings,
+    options: Options | None,
     view: RunView,
     lanes: Lanes,
     low: int,
@@ -88,18 +103,22 @@ def local_steps(
     step_sizes: Floats,
     span: Span,
     k: int,
+    opening: bool,
     workspace: Workspace,
 ) -> None:
     """The local steps of a span's k-th round for lanes ``low`` to ``high``."""
-    enter(tables, settings, view, lanes, U64(low), U64(high), workspace)
-    take_steps(tables, settings, view, lanes, U64(low), U64(high), step_sizes, span, k, workspace)
-    leave(view, U64(low), U64(high), workspace)
+    first, last = U64(low), U64(high)
+    enter(tables, settings, view, lanes, first, last, workspace)
+    take_steps(tables, settings, options, view, lanes, first, last, step_sizes, span, k, opening, workspace)
+    if not opening:
+        leave(view, first, last, workspace)
 
 
 @kernel
 def take_steps(
     tables: Tables,
     settings: RoundSettings,
+    options: Options | None,
     view: RunView,
     lanes: Lanes,
     low: int,
@@ -107,26 +126,34 @@ def take_steps(
     step_sizes: Floats,
     span: Span,
     k: int,
+    opening: bool,
     workspace: Workspace,
 ) -> None:
     """The local steps of a span's k-th round for lanes that have entered.
 
-    ``step_sizes[u, j]`` is schedule u's at the j-th step of the span.
+    ``step_sizes[u, j]`` is schedule u's at the j-th step of the span. In an ``opening`` lanes look at their
+    first step alone: its direction is put into ``view.shift``, and nothing moves.
     """
-    steps, column = span.steps, k * span.steps
+    steps, column = 1 if opening else span.steps, k * span.steps
     t = span.t + column
+    transitions = steps
+    if options is not None:
+        transitions += max(options.ahead - 1, 0)  # what is ahead of the last step is seen, too
     # Lanes begin a span with parameters of their own, later rounds with the central ones.
     fresh = k > 0 and settings.common
     for first in range(low, high, U64(BLOCK)):
         count = min(U64(BLOCK), high - first)
         begin_round(tables, settings, view, lanes, first, count, fresh, workspace)
-        for ahead in range(0, steps, AHEAD):
-            some = min(AHEAD, steps - ahead)
+        if options is not None and options.all_pairs:
+            all_pairs.local_steps(tables, settings, view, lanes, first, count, step_sizes, span, k, workspace)
+            continue
+        for ahead in range(0, transitions, AHEAD):
+            some = min(AHEAD, transitions - ahead)
             draw(
                 settings.seed,
                 view.first_run,
-                view.first_agent,
-                lanes,
+                lanes.run,
+                lanes.stream,
                 first,
                 count,
                 U64(t + ahead),
@@ -138,18 +165,57 @@ def take_steps(
             )
             for i in range(some):
                 at, step = U64(i) * count, ahead + i
+                if options is not None and options.ahead > 0:
+                    steps_ahead.go_on(
+                        tables,
+                        settings,
+                        options,
+                        view,
+                        lanes,
+                        first,
+                        count,
+                        at,
+                        step,
+                        step_sizes,
+                        span,
+                        k,
+                        workspace,
+                    )
+                    continue
                 if settings.redraws:
                     fast_path_phases.redraw(tables, settings, view, lanes, first, count, t + step, workspace)
                 fast_path_phases.move(tables, first, count, at, workspace)
                 if settings.cached and step > 0:  # here, not after the update: the last one needs none
-                    fast_path_phases.refresh(tables, first, count, workspace)
+                    if options is None or view.shift.size == 0:
+                        fast_path_phases.refresh(tables, first, count, workspace)
+                    else:
+                        fast_path_options.weigh_rows(tables, view, first, count, workspace)
                 fast_path_phases.act(tables, settings, view, first, count, at, workspace)
                 # What theta-tilde gives to the steps of this round after this one: a + t each.
                 remaining = steps - 1 - step + span.left
                 rest = remaining * (settings.offset + t + step + 0.5 * (remaining + 1))
-                fast_path_phases.update(
-                    tables, view, lanes, first, count, step_sizes, column + step, t + step, rest, workspace
-                )
+                now = column + step
+                if options is None or options.plain:
+                    fast_path_phases.update(
+                        tables, view, lanes, first, count, step_sizes, now, t + step, rest, workspace
+                    )
+                else:
+                    fast_path_options.learn(
+                        tables,
+                        options,
+                        view,
+                        lanes,
+                        first,
+                        count,
+                        step_sizes,
+                        now,
+                        t + step,
+                        rest,
+                        opening,
+                        workspace,
+                    )
+        if options is not None and options.ahead > 0:
+            steps_ahead.hold(options, first, count, steps, workspace)
 
 
 @piece
@@ -169,6 +235,7 @@ def enter(
         world, place = U64(settings.world[agent]), lanes.run[lane] * agents + agent
         workspace.place[lane] = place
         workspace.origin[lane] = place * tables.dim
+        workspace.acting[lane] = finite_step.acting(tables, agent)
         workspace.kernel[lane] = worlds.kernel_start[world]
         workspace.action_size[lane] = worlds.action_size[world]
         workspace.turns[lane] = worlds.turns[world]
@@ -208,7 +275,7 @@ def begin_round(
         run, origin = lanes.run[lane], workspace.origin[lane]
         if fresh:
             copy(view.central[run], view.theta, origin, tables.dim)
-            workspace.value[lane] = view.theta[workspace.here[lane]]
+        workspace.value[lane] = view.theta[workspace.here[lane]]  # the server may have moved it
         if settings.cached:
             if fresh:
                 workspace.base[lane] = view.base[run]
@@ -231,8 +298,8 @@ def copy(source: Floats, target: Floats, to: int, count: int) -> None:
 def draw(
     seed: int,
     first_run: int,
-    first_agent: int,
-    lanes: Lanes,
+    runs: NDArray[np.uint64],
+    streams: NDArray[np.uint64],
     first: int,
     count: int,
     t: int,
@@ -245,22 +312,22 @@ def draw(
     """The random numbers of a block of lanes for ``steps`` steps from ``t`` on, step by step."""
     if count < steps:  # the longer loop is the inner one
         for i in range(count):
-            run, agent = first_run + lanes.run[first + i], first_agent + lanes.agent[first + i]
+            run, stream = first_run + runs[first + i], streams[first + i]
             for k in range(steps):
                 at = k * count + i
-                columns[at], fractions[at], uniforms[at] = split(seed, run, agent, t + k, states)
+                columns[at], fractions[at], uniforms[at] = split(seed, run, stream, t + k, states)
         return
     for k in range(steps):
         for i in range(count):
-            run, agent = first_run + lanes.run[first + i], first_agent + lanes.agent[first + i]
+            run, stream = first_run + runs[first + i], streams[first + i]
             at = k * count + i
-            columns[at], fractions[at], uniforms[at] = split(seed, run, agent, t + k, states)
+            columns[at], fractions[at], uniforms[at] = split(seed, run, stream, t + k, states)
 
 
 @piece
-def split(seed: int, run: int, agent: int, t: int, states: int) -> tuple[int, int, float]:
+def split(seed: int, run: int, stream: int, t: int, states: int) -> tuple[int, int, float]:
     """The random numbers of a step: for the alias table, and for the policy."""
-    one, two = random.words(seed, run, agent, t)
+    one, two = random.words(seed, run, stream, t)
     column, fraction = alias.split(one, states)
     return column, fraction, random.uniform(two)
 

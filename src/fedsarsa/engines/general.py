@@ -1,4 +1,4 @@
-"""The compiled engine for control worlds, and for every step that the fast one of finite worlds has not."""
+"""The compiled engine for control worlds, and for agents of finite worlds that hold more than a pair."""
 
 from functools import cache
 from typing import Any
@@ -6,14 +6,17 @@ from typing import Any
 import numpy as np
 
 from fedsarsa._checks import Floats
-from fedsarsa.engines import compiled_mean, general_rounds
-from fedsarsa.engines.arrays import RunView, Span
+from fedsarsa.engines import compiled_server, general_rounds
+from fedsarsa.engines.arrays import RoundSettings, RunView, Span
 from fedsarsa.engines.compiled import (
     ALL,
     CompiledEngine,
+    StepSizes,
     announced,
     first_failures,
+    lanes_of,
     model_of,
+    options_of,
     rows_of,
     server_view,
     settings_of,
@@ -22,9 +25,11 @@ from fedsarsa.engines.general_rounds import FINITE, Learners, RoundWorkspace, Wo
 from fedsarsa.federation.participation import Present
 from fedsarsa.federation.problem import Problem
 from fedsarsa.federation.state import RUNNING, State
+from fedsarsa.learning.choice import renumbered
 from fedsarsa.learning.continuous_features import Integers
 from fedsarsa.learning.finite_tables import WorldTables, tabulate_worlds
-from fedsarsa.learning.step_arrays import step_workspace
+from fedsarsa.learning.policies import Policy
+from fedsarsa.learning.step_arrays import Model, step_workspace
 from fedsarsa.worlds.control import dynamics
 from fedsarsa.worlds.control.world import pack
 from fedsarsa.worlds.finite import FiniteMDP
@@ -39,8 +44,9 @@ class GeneralEngine(CompiledEngine):
     def __init__(self, problem: Problem, threads: int | None = None, first_agent: int = 0) -> None:
         super().__init__(problem, threads, first_agent)
         with announced():
-            self.model, self.worlds = model_of(problem), worlds_of(problem)
+            self.model, self.worlds = model_of(self.problem), worlds_of(problem)
         self.settings = settings_of(problem, np.arange(problem.agents))
+        self.options = options_of(problem)
 
     def start(self, state: State) -> None:
         """Begin every agent's first episode."""
@@ -50,8 +56,13 @@ class GeneralEngine(CompiledEngine):
                 self.worlds, self.model, self.settings, self.first_agent, learners, workspace
             )
 
+    def follow(self, policy: Policy) -> None:
+        """Act by the policy with another number from now on."""
+        super().follow(policy)
+        self.model = self.model._replace(choice=renumbered(self.model.choice, policy))
+
     def train_by_runs(
-        self, state: State, step_sizes: Floats, span: Span, central: Floats, drift: Floats
+        self, state: State, sizes: StepSizes, span: Span, central: Floats, drift: Floats
     ) -> None:
         """A run is one thread's for the whole span."""
 
@@ -60,12 +71,12 @@ class GeneralEngine(CompiledEngine):
             view, learners = server_view(state, own, self.first_agent), self._learners(state, own)
             workspace = self._workspace(1)
             general_rounds.train(
-                self.worlds,
-                self.model,
-                self.settings,
+                *self.fixed,
                 view,
                 learners,
-                step_sizes,
+                self.options,
+                sizes.each,
+                sizes.sums,
                 span,
                 workspace,
                 central[own],
@@ -75,7 +86,7 @@ class GeneralEngine(CompiledEngine):
         self.share_out(train, range(self.problem.runs))
 
     def train_by_agents(
-        self, state: State, step_sizes: Floats, span: Span, central: Floats, drift: Floats
+        self, state: State, sizes: StepSizes, span: Span, central: Floats, drift: Floats
     ) -> None:
         """Every round, all agents are shared out among the threads."""
         learners = self._learners(state, ALL)
@@ -85,15 +96,31 @@ class GeneralEngine(CompiledEngine):
             view = server_view(state, ALL, self.first_agent, self.takes_part(span, k))
 
             def steps(part: int, k: int = k, view: RunView = view) -> None:
-                self._steps(
-                    view, learners, edges[part], edges[part + 1], step_sizes, span, k, workspaces[part]
+                general_rounds.local_steps(
+                    *self.fixed,
+                    view,
+                    learners,
+                    edges[part],
+                    edges[part + 1],
+                    sizes.each,
+                    span,
+                    k,
+                    workspaces[part],
                 )
 
             self.share_out(steps, range(self.threads))
             workspaces[0].failed_at[:] = first_failures([workspace.failed_at for workspace in workspaces])
             before = state.central.copy()
-            compiled_mean.settle(
-                self.settings, view, span, k, workspaces[0].failed_at, workspaces[0].spread, central, drift
+            compiled_server.settle(
+                self.settings,
+                self.options,
+                view,
+                span,
+                k,
+                sizes.sums,
+                workspaces[0].failed_at,
+                central,
+                drift,
             )
             self.combine(state, before, span, k, central, drift)
 
@@ -104,50 +131,26 @@ class GeneralEngine(CompiledEngine):
             self._learners(state, ALL),
             self._workspace(self.problem.runs),
         )
-        self._steps(view, learners, 0, len(learners.theta), step_sizes, span, 0, workspace)
+        last = len(learners.theta)
+        general_rounds.local_steps(*self.fixed, view, learners, 0, last, step_sizes, span, 0, workspace)
         return workspace.failed_at
 
-    def _steps(
-        self,
-        view: RunView,
-        learners: Learners,
-        low: int,
-        high: int,
-        step_sizes: Floats,
-        span: Span,
-        k: int,
-        workspace: RoundWorkspace,
-    ) -> None:
-        """The local steps of a span's k-th round for lanes ``low`` to ``high``."""
-        general_rounds.local_steps(
-            self.worlds,
-            self.model,
-            self.settings,
-            view,
-            learners,
-            low,
-            high,
-            step_sizes,
-            span,
-            k,
-            workspace,
-        )
+    @property
+    def fixed(self) -> tuple[Worlds, Model, RoundSettings]:
+        """What does not change while training."""
+        return self.worlds, self.model, self.settings
 
     def _workspace(self, runs: int) -> RoundWorkspace:
-        return RoundWorkspace(
-            step_workspace(self.model), np.empty(self.problem.features.dim), np.full(runs, RUNNING, np.int64)
-        )
+        return RoundWorkspace(step_workspace(self.model), np.full(runs, RUNNING, np.int64))
 
     def _learners(self, state: State, runs: slice) -> Learners:
         assert state.episodes is not None
-        theta, progress, physical = state.theta[runs], state.progress[runs], state.episodes.physical[runs]
-        lanes = theta.shape[0] * theta.shape[1]
         return Learners(
-            agent_state=rows_of(state.episodes, state.actions, runs),
+            agent_state=rows_of(state.episodes, state.actions, state.shift, state.left, runs),
             states=state.states[runs].reshape(-1),
-            physical=physical.reshape(lanes, physical.shape[2]),
-            theta=theta.reshape(lanes, -1),
-            progress=progress.reshape(lanes, progress.shape[2]),
+            physical=lanes_of(state.episodes.physical[runs]),
+            theta=lanes_of(state.theta[runs]),
+            progress=lanes_of(state.progress[runs]),
         )
 
 

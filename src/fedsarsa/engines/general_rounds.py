@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from fedsarsa._checks import Floats
 from fedsarsa._numba import I64, U64, kernel, piece
-from fedsarsa.engines import compiled_mean
-from fedsarsa.engines.arrays import RoundSettings, RunView, Span
+from fedsarsa.engines import compiled_server
+from fedsarsa.engines.arrays import Options, RoundSettings, RunView, Span
 from fedsarsa.federation.state import RUNNING
 from fedsarsa.learning import finite_step, local_step, random
 from fedsarsa.learning.continuous_features import Integers
@@ -56,7 +56,6 @@ class RoundWorkspace(NamedTuple):
     """Working space of one thread, and the failures it sees (runs,)."""
 
     step: StepWorkspace
-    spread: Floats
     failed_at: Integers
 
 
@@ -175,7 +174,7 @@ def local_steps(
                 rest,
                 workspace,
             ):
-                compiled_mean.fail(run, t + step, workspace.failed_at)
+                compiled_server.fail(run, t + step, workspace.failed_at)
 
 
 @piece
@@ -231,7 +230,9 @@ def train(
     settings: RoundSettings,
     view: RunView,
     learners: Learners,
+    options: Options | None,
     step_sizes: Floats,
+    step_sums: Floats,
     span: Span,
     workspace: RoundWorkspace,
     central: Floats,
@@ -241,4 +242,6 @@ def train(
     first, last = I64(0), len(learners.theta)  # a literal 0 would be a type of its own, and compiled apart
     for k in range(span.rounds):
         local_steps(worlds, model, settings, view, learners, first, last, step_sizes, span, k, workspace)
-        compiled_mean.settle(settings, view, span, k, workspace.failed_at, workspace.spread, central, drift)
+        compiled_server.settle(
+            settings, options, view, span, k, step_sums, workspace.failed_at, central, drift
+        )

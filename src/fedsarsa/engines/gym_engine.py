@@ -33,8 +33,10 @@ from fedsarsa.federation.problem import Problem
 from fedsarsa.federation.rounds import fail, gather, recorded, round_of, synchronise
 from fedsarsa.federation.state import RUNNING, Episodes, State, Synchronisations
 from fedsarsa.learning import random
+from fedsarsa.learning.choice import renumbered
 from fedsarsa.learning.continuous_features import BoxMap, Integers
 from fedsarsa.learning.function_features import Evaluated, FunctionBasis
+from fedsarsa.learning.policies import Policy
 from fedsarsa.learning.step_arrays import step_workspace
 from fedsarsa.worlds.gym import GymFleet
 
@@ -50,7 +52,7 @@ class GymEngine(Engine):
         assert isinstance(problem.fleet, GymFleet)
         super().__init__(problem, threads, first_agent)
         self.fleet = problem.fleet
-        self.function, problem = _evaluated(problem)
+        self.function, problem = _evaluated(self.problem)
         self.model = model_of(problem)
         self.workspace = step_workspace(self.model)
         self.stepper: Stepper | None = None
@@ -142,7 +144,12 @@ class GymEngine(Engine):
             f"agent {agent} of run {run} stopped at step {step}: {where}: {why}", RuntimeWarning, stacklevel=2
         )
 
-    def advance(self, state: State, steps: int) -> Synchronisations:
+    def follow(self, policy: Policy) -> None:
+        """Act by the policy with another number from now on."""
+        super().follow(policy)
+        self.model = self.model._replace(choice=renumbered(self.model.choice, policy))
+
+    def take_steps(self, state: State, steps: int) -> Synchronisations:
         """Train every run for ``steps`` more steps, in place."""
         problem = self.problem
         if self.stepper is None:  # going on from a checkpoint: environments cannot be saved, and begin anew
@@ -156,7 +163,8 @@ class GymEngine(Engine):
         step_sizes = np.ascontiguousarray(step_sizes.T)
         with announced():
             for k, t in enumerate(times):
-                gather(problem, state, t, self._present(state, t))
+                if problem.average_offset is not None:
+                    gather(problem, state, t, self._present(state, t))
                 self.stale |= problem.partial and (t == round_of(problem, t) or k == 0)
                 self._step(state, agent_state, t, step_sizes[k])
                 if problem.sync_every is not None and (t + 1) % problem.sync_every == 0:
@@ -194,7 +202,7 @@ class GymEngine(Engine):
 
     def _rows(self, state: State) -> Any:
         """What lanes hold, as kernels see it."""
-        rows = rows_of(_held(state), state.actions, slice(None))
+        rows = rows_of(_held(state), state.actions, state.shift, state.left, slice(None))
         if self.function is not None:
             return rows._replace(seen=self.inputs)
         self.seen = self.inputs = rows.seen[:, : self.observed]

@@ -4,7 +4,7 @@ A step is a function of the state and of (seed, run, agent, t). So one step of a
 first direction of a round: it leaves its direction and moves no parameter. Then the round is taken.
 """
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,15 +14,16 @@ from fedsarsa.federation.engine import Engine
 from fedsarsa.federation.problem import Problem
 from fedsarsa.federation.rounds import open_round
 from fedsarsa.federation.servers import Mean
-from fedsarsa.federation.state import State, Synchronisations
+from fedsarsa.federation.state import Episodes, State, Synchronisations, joined
+from fedsarsa.learning.policies import Policy
 from fedsarsa.learning.targets import DIRECTION
 
 
 class OpeningEngine(Engine):
     """Trains by ``inner``, round by round; before each, ``probe`` takes one step of a copy of the state."""
 
-    def __init__(self, inner: Engine, probe: Engine) -> None:
-        super().__init__(inner.problem, inner.threads, inner.first_agent)
+    def __init__(self, problem: Problem, inner: Engine, probe: Engine) -> None:
+        super().__init__(problem, inner.threads, inner.first_agent)
         self.inner, self.probe = inner, probe
         self.name = inner.name  # type: ignore[misc]
 
@@ -30,7 +31,12 @@ class OpeningEngine(Engine):
         """Draw the first state of every agent, and its first action."""
         self.inner.start(state)
 
-    def advance(self, state: State, steps: int) -> Synchronisations:
+    def follow(self, policy: Policy) -> None:
+        """Act by the policy with another number from now on."""
+        self.inner.follow(policy)
+        self.probe.follow(policy)
+
+    def take_steps(self, state: State, steps: int) -> Synchronisations:
         """Train every run for ``steps`` more steps, in place."""
         every, end = self.problem.sync_every or self.problem.steps, state.t + steps
         seen = []
@@ -38,28 +44,24 @@ class OpeningEngine(Engine):
             if state.t % every == 0:
                 open_round(self.problem, state, self.first_directions(state))
             seen.append(self.inner.advance(state, min(every - state.t % every, end - state.t)))
-        return Synchronisations(
-            np.concatenate([one.central for one in seen], axis=1),
-            np.concatenate([one.drift for one in seen], axis=1),
-        )
+        return joined(seen)
 
     def first_directions(self, state: State) -> Floats:
         """The direction (R, N, d) of every agent's next step, which is not taken."""
-        assert state.episodes is not None
-        held = _copies(state.episodes, leave_out=("left", "shift"))
+        held = {} if state.episodes is None else _copies(state.episodes)
+        arrays = ("theta", "states", "actions", "central", "weighted_sum", "failed_at")
         copy = replace(
             state,
-            **_copies(state, leave_out=("t", "episodes", "memory", "reports", "starts", "progress")),
+            **{name: getattr(state, name).copy() for name in arrays},
             starts=state.starts[:, :0],
             progress=state.progress[:, :, :0],
+            shift=state.theta[:, :, :0],
+            left=np.zeros_like(state.theta),
             memory={},
-            episodes=replace(
-                state.episodes, **held, left=np.zeros_like(state.theta), shift=state.theta[:, :, :0]
-            ),
+            episodes=None if state.episodes is None else replace(state.episodes, **held),
         )
         self.probe.advance(copy, 1)
-        assert copy.episodes is not None
-        return copy.episodes.left
+        return copy.left
 
     def close(self) -> None:
         """Give back what both engines hold."""
@@ -73,6 +75,6 @@ def probing(problem: Problem) -> Problem:
     return replace(problem, step=step, server=Mean(), sync_every=None, average_offset=None)
 
 
-def _copies(held: Any, leave_out: tuple[str, ...]) -> dict[str, Any]:
-    """Copies of the arrays of a dataclass, by their names."""
-    return {one.name: getattr(held, one.name).copy() for one in fields(held) if one.name not in leave_out}
+def _copies(held: Episodes) -> dict[str, Any]:
+    """Copies of what agents hold, by their names."""
+    return {name: array.copy() for name, array in vars(held).items()}

@@ -19,22 +19,25 @@ from fedsarsa import engines
 from fedsarsa._checks import Floats
 from fedsarsa._ray import RETRIES, check_version, connect, ray, reason
 from fedsarsa._version import __version__
-from fedsarsa.engines import compiled_mean
+from fedsarsa.engines import compiled_server
 from fedsarsa.engines.arrays import Span
 from fedsarsa.engines.compiled import (
     ALL,
     CompiledEngine,
     SpanEngine,
     first_failures,
+    options_of,
     server_view,
     settings_of,
     span_of,
+    step_sizes_of,
 )
 from fedsarsa.federation.participation import NO_FAULTS, Present, taking_part
 from fedsarsa.federation.problem import Problem
 from fedsarsa.federation.servers import Mean
 from fedsarsa.federation.state import State, first_state
 from fedsarsa.learning.continuous_features import Integers
+from fedsarsa.learning.policies import Policy
 
 PATIENCE = 5.0  # seconds after which it is said what is waited for
 COMPILING = "workers compile the cpu engine, once on every machine, or their rounds are long"
@@ -80,12 +83,15 @@ class AgentBlock:
         t: int,
         steps: int,
         takes_part: Present = None,
+        policy: Policy | None = None,
     ) -> BlockState:
         """``steps`` steps of one round from ``t`` on, from the central parameters (R, d) if given.
 
-        Of those who take part, (R, n); None: everybody.
+        Of those who take part, (R, n); None: everybody. ``policy`` has a number of its own, if given.
         """
         self._awake(held)
+        if policy is not None:
+            self.engine.follow(policy)
         state = self._state(part, t)
         if central is not None:
             state.theta[:] = central[:, None, :]
@@ -129,6 +135,7 @@ class RayEngine(SpanEngine):
         edges = np.linspace(0, problem.agents, blocks + 1).astype(int).tolist()
         self.parts = [slice(low, high) for low, high in itertools.pairwise(edges)]
         self.settings = settings_of(problem, np.arange(problem.agents))
+        self.options = options_of(problem)
         # Ray starts what was killed, however often, and makes each call again, RETRIES times: calls have no
         # effects of their own. Actors ask for a core to begin with and then hold none, so that those of
         # others, or of a training that was given up, are not waited for.
@@ -164,7 +171,7 @@ class RayEngine(SpanEngine):
 
     def train(self, state: State, span: Span, central: Floats, drift: Floats) -> None:
         """Take all steps of a span: in every round, actors take theirs, and then comes the server."""
-        view, spread = server_view(state, ALL), np.empty(self.problem.features.dim)
+        view, sums = server_view(state, ALL), step_sizes_of(self.problem, span).sums
         for k in range(span.rounds):
             t = span.t + k * span.steps
             # At the beginning of a round everybody may have the central parameter, which travels once.
@@ -179,6 +186,7 @@ class RayEngine(SpanEngine):
                     t,
                     span.steps,
                     None if counted is None else counted[:, part],
+                    self.problem.policy if self.scheduled else None,
                 )
                 for block, held, part in zip(self.blocks, self.held, self.parts, strict=True)
             ]
@@ -187,7 +195,9 @@ class RayEngine(SpanEngine):
                 self.awake = True
             failed_at = self._take(state, calls, t)
             before = state.central.copy()
-            compiled_mean.settle(self.settings, view, span, k, failed_at, spread, central, drift)
+            compiled_server.settle(
+                self.settings, self.options, view, span, k, sums, failed_at, central, drift
+            )
             self.combine(state, before, span, k, central, drift)
 
     def _meet(self) -> None:
@@ -243,7 +253,7 @@ def say_if_late(calls: list[Any], what: str) -> bool:
 
 def shares(state: State, agents: slice) -> dict[str, NDArray[Any]]:
     """What training changes of some agents: views on the state's arrays, (R, n, ...) each, by their names."""
-    own = {name: getattr(state, name) for name in ("theta", "states", "actions", "progress")}
+    own = {name: getattr(state, name) for name in ("theta", "states", "actions", "progress", "shift", "left")}
     if state.episodes is not None:
         own |= vars(state.episodes)
     return {name: array[:, agents] for name, array in own.items()}

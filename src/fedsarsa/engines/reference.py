@@ -20,8 +20,6 @@ from fedsarsa.federation.state import (
     State,
     Synchronisations,
     acting_of,
-    left_behind,
-    shift_of,
 )
 from fedsarsa.learning import random
 from fedsarsa.learning.continuous_features import summed
@@ -55,7 +53,7 @@ class ReferenceEngine(Engine):
                 begin(self.problem, state, run, i, random.START)
 
     @np.errstate(over="ignore", invalid="ignore")  # parameters that overflow are found and reported
-    def advance(self, state: State, steps: int) -> Synchronisations:
+    def take_steps(self, state: State, steps: int) -> Synchronisations:
         """Train every run for ``steps`` more steps, in place."""
         problem = self.problem
         step_sizes = problem.step_sizes(state.t, steps)
@@ -72,7 +70,7 @@ class ReferenceEngine(Engine):
                 for i in range(problem.agents):
                     if takes_part is None or takes_part[run, i]:
                         step(problem, state, run, i, t, step_sizes[problem.schedule_of[i], k])
-            learned = np.concatenate([state.theta, left_behind(state)], axis=2)
+            learned = np.concatenate([state.theta, state.left], axis=2)
             fail(state, unsound(learned), t)
             if problem.sync_every is not None and (t + 1) % problem.sync_every == 0:
                 drift.append(synchronise(problem, state, t))
@@ -117,14 +115,14 @@ def local_step(problem: Problem, state: State, run: int, i: int, t: int, step_si
         eligible = trace
     moving, size = theta, step_size
     if step.leaves == DIRECTION:
-        moving, size = left_behind(state)[run, i], 1.0
+        moving, size = state.left[run, i], 1.0
     elif step.leaves == LOG_WEIGHTS:
-        left_behind(state)[run, i, index] -= np.log1p(-step_size * value)
+        state.left[run, i, index] -= np.log1p(-step_size * value)
     elif step.leaves == VISITS:
-        left_behind(state)[run, i, index] += step_size * value**2
+        state.left[run, i, index] += step_size * value**2
     moving += size * (target - here) * eligible
     if step.shifted:
-        moving += size * shift_of(state)[run, i]
+        moving += size * state.shift[run, i]
 
     if over:
         end(problem, state, run, i, t)

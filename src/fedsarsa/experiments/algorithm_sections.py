@@ -29,6 +29,7 @@ from fedsarsa.learning.features import ModuloFeatures, OneHot, TabularFeatures
 from fedsarsa.learning.fourier import FourierBasis
 from fedsarsa.learning.random_fourier import RandomFourier
 from fedsarsa.learning.rbf import RBF
+from fedsarsa.learning.schedules import ExponentialSchedule, LinearSchedule
 from fedsarsa.learning.step_sizes import ConstantStep, LinearDecay, PiecewiseDecay
 from fedsarsa.learning.tile_coding import TileCoding
 
@@ -83,14 +84,19 @@ FEATURES = sections(
     },
     TOML_TYPES,
 )
-POLICIES = sections(policies.POLICIES, TOML_TYPES)
 STEP_SIZES = sections(
-    {"constant": ConstantStep, "linear-decay": LinearDecay, "piecewise-decay": PiecewiseDecay}, TOML_TYPES
+    {
+        "constant": ConstantStep,
+        "linear": LinearSchedule,
+        "exponential": ExponentialSchedule,
+        "linear-decay": LinearDecay,
+        "piecewise-decay": PiecewiseDecay,
+    },
+    TOML_TYPES,
 )
 SERVERS = sections(servers.RULES, TOML_TYPES)
 ACTIONS = sections({"grid": GridActions, "random": RandomActions}, TOML_TYPES)
 DEFAULT = FedSARSA()
-
 NUMBER, LIST = SHAPES = ("number", "list")  # what a value may be instead of a table
 
 
@@ -107,8 +113,9 @@ def by_shape(shapes: Mapping[str, Any]) -> Any:
     return Annotated[Union[tuple(tagged)], Discriminator(shape)]  # noqa: UP007
 
 
-FIXED = POLICIES["fixed"]
 STEP_SIZE = by_shape({NUMBER: float, **STEP_SIZES})
+POLICIES = sections(policies.POLICIES, TOML_TYPES | {"eps": STEP_SIZE, "temperature": STEP_SIZE})
+FIXED = POLICIES["fixed"]
 SETTING_TYPES = TOML_TYPES | {
     "features": table_of(FEATURES, DEFAULT.features),
     "policy": table_of(POLICIES, DEFAULT.policy),

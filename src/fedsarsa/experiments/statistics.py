@@ -7,9 +7,9 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import scipy
 import xarray as xr
 from numpy.typing import ArrayLike
-from scipy import stats
 
 from fedsarsa._checks import Floats
 
@@ -41,7 +41,7 @@ def known(value: float) -> Estimate:
 
 def student(runs: ArrayLike) -> Any:
     """Half-width of a confidence interval in standard errors of a mean over ``runs`` runs."""
-    return stats.t.ppf(0.5 + LEVEL / 2, np.asarray(runs) - 1)
+    return scipy.stats.t.ppf(0.5 + LEVEL / 2, np.asarray(runs) - 1)
 
 
 def mean_and_margin(data: xr.DataArray) -> tuple[xr.DataArray, xr.DataArray]:

@@ -5,10 +5,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedsarsa.experiments.algorithm_sections import FEATURES, POLICIES, SERVERS, STEP_SIZES
+from fedsarsa.experiments.method_sections import OURS, SECTIONS
 from fedsarsa.learning.policies import TIES
-from fedsarsa.learning.targets import TARGETS
+from fedsarsa.learning.targets import TARGETS, TRACES
+from fedsarsa.worlds.control.registry import WORLDS
 from fedsarsa.worlds.paper import SCHEMES
 
+METHOD, WORLD = "algorithm.method", "fleet.world"
 PERIODS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
 
@@ -41,7 +44,7 @@ class Control:
     @property
     def chooses_kind(self) -> bool:
         """Whether other controls come and go with its value."""
-        return self.key.endswith(".kind")
+        return self.key.endswith(".kind") or self.key in (METHOD, WORLD)
 
 
 def _series(first: int, last: int) -> tuple[float, ...]:
@@ -120,10 +123,90 @@ TRAINING = (
     ),
     Control("training.seed", "seed of the runs", default=0),
 )
+METHODS = Control(METHOD, "method", (OURS, *SECTIONS), default=OURS)
 TARGET = Control("target", "error to reach", default=1.0)
-EVERY = (*FLEET, *ALGORITHM, *TRAINING, TARGET)  # of all views
+
+
+def _physics(world: str) -> tuple[Control, ...]:
+    """A slider for everything in which worlds of a kind may differ, from half of its value to twice that."""
+    made = []
+    for name in WORLDS[world].varied:
+        value = getattr(WORLDS[world], name)
+        limits = (value / 2, 2 * value, value / 20)
+        label = name.replace("_", " ")
+        made.append(Control(f"fleet.physics.{name}", label, (), limits, value, (WORLD, world)))
+    return tuple(made)
+
+
+PICTURED = ("CartPole", "MountainCar", "Acrobot")  # worlds to choose from; others may come from a file
+CONTROL_FLEET = (
+    Control(WORLD, "world", PICTURED, default="CartPole"),
+    Control("fleet.agents", "agents N", range=(1, 32, 1), default=16),
+    Control("fleet.spread", "physics differ by a share of", range=(0.0, 0.6, 0.05), default=0.2),
+    Control("fleet.seed", "seed of the worlds", default=0),
+    *(control for world in PICTURED for control in _physics(world)),
+    Control("fleet.physics.angles", "sees angles", default=True, needs=(WORLD, "Acrobot")),
+    Control("fleet.discount", "discount", (0.9, 0.95, 0.98, 0.99, 0.995, 1.0), default=0.99),
+)
+CONTROL_ALGORITHM = (
+    Control("algorithm.features.kind", "features", ("tile-coding", "fourier"), default="tile-coding"),
+    *_of("features", "tile-coding", ("tilings", "tilings", 8, (), (1, 32, 1)), ("bins", "bins", 8, (), None)),
+    *_of("features", "fourier", ("order", "order", 3, (), (1, 7, 1))),
+    *(one for one in ALGORITHM if not one.key.startswith("algorithm.features.")),
+    Control("algorithm.trace_decay", "trace decay", range=(0.0, 1.0, 0.05), default=0.0),
+    Control("algorithm.traces", "traces", TRACES, default="accumulating"),
+)
+_TILES = {"algorithm.features.kind": "tile-coding", "algorithm.features.tilings": 8}
+_GREEDY = {"algorithm.policy.kind": "greedy", "algorithm.policy.ties": "share"}
+_TRACES = {"algorithm.trace_decay": 0.9, "algorithm.traces": "replacing"}
+# What is learned with in a world, as in the examples that are named after them.
+LEARNED_WITH: dict[str, dict[str, Any]] = {
+    "CartPole": _TILES
+    | {
+        "fleet.discount": 0.99,
+        "algorithm.features.bins": [2, 4, 8, 8],
+        "algorithm.policy.kind": "epsilon-greedy",
+        "algorithm.policy.eps": 0.01,
+        "algorithm.step_size.value": 0.3,
+        "algorithm.trace_decay": 0.0,
+        "algorithm.traces": "accumulating",
+    },
+    "MountainCar": _TILES
+    | _GREEDY
+    | _TRACES
+    | {"fleet.discount": 1.0, "algorithm.features.bins": 8, "algorithm.step_size.value": 0.6},
+    "Acrobot": _TILES
+    | _GREEDY
+    | _TRACES
+    | {"fleet.discount": 1.0, "algorithm.features.bins": 6, "algorithm.step_size.value": 0.3},
+}
+EVERY = (*FLEET, METHODS, *ALGORITHM, *TRAINING, TARGET, *CONTROL_FLEET, *CONTROL_ALGORITHM)  # of all views
 
 
 def shown(controls: tuple[Control, ...], values: Mapping[str, Any]) -> list[Control]:
     """The controls that are there when keys have these values."""
-    return [one for one in controls if one.needs is None or values.get(one.needs[0]) == one.needs[1]]
+    kept = _keys_of(values.get(METHOD, OURS))
+    return [
+        one
+        for one in controls
+        if (one.needs is None or values.get(one.needs[0]) == one.needs[1])
+        and (kept is None or not one.key.startswith("algorithm.") or one.key.split(".")[1] in kept)
+    ]
+
+
+def settings_of(world: str) -> dict[str, Any]:
+    """The values of controls with which agents learn well in a kind of world, and its own physics."""
+    own = {one.key: one.default for one in CONTROL_FLEET if one.needs == (WORLD, world)}
+    constant = {"algorithm.step_size.kind": "constant", "algorithm.sync_every": 1000}
+    return own | constant | LEARNED_WITH[world]
+
+
+def _keys_of(method: str) -> set[str] | None:
+    """The keys of the algorithm that controls offer for a method; None: all of them.
+
+    Methods that evaluate a given policy have features of states, and keep their own.
+    """
+    if method == OURS or method not in SECTIONS:
+        return None
+    keys = set(SECTIONS[method].key_names) | {"method"}
+    return keys if SECTIONS[method].source.task == "control" else keys & {"method", "step_size", "sync_every"}

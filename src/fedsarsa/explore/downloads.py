@@ -7,10 +7,6 @@ from typing import Any
 import panel as pn
 
 from fedsarsa.explore import exports
-from fedsarsa.explore.theory import Predicted
-from fedsarsa.explore.training import Trained
-
-Known = Callable[[], tuple[Trained | None, Predicted | None]]
 
 
 class Downloads:
@@ -18,12 +14,15 @@ class Downloads:
 
     Parameters
     ----------
-    known : function
-        The training and the prediction that are drawn now.
+    files : mapping
+        Name of what can be downloaded -> the ending of the file, and how it is made of what is drawn and
+        the settings.
+    drawn : function
+        What is drawn now; None: nothing.
     """
 
-    def __init__(self, known: Known) -> None:
-        self.known = known
+    def __init__(self, files: exports.Files, drawn: Callable[[], Any]) -> None:
+        self.drawn = drawn
         self.content: dict[str, Any] = {}
         self._texts = {name: pn.widgets.TextAreaInput(visible=False) for name in ("Python", "TOML")}
         copies = []
@@ -31,10 +30,10 @@ class Downloads:
             button = pn.widgets.Button(name=f"Copy as {name}", width=130, margin=4)
             button.js_on_click(args={"text": text}, code="navigator.clipboard.writeText(text.value)")
             copies += [button, text]
-        files = [self._file(name, *how) for name, how in exports.FILES.items()]
+        buttons = [self._file(name, *how) for name, how in files.items()]
         self.layout = pn.Card(
             pn.FlexBox(*copies),
-            pn.FlexBox(*files),
+            pn.FlexBox(*buttons),
             title="Take it with you",
             sizing_mode="stretch_width",
             css_classes=["group"],
@@ -48,10 +47,10 @@ class Downloads:
 
     def _file(self, name: str, ending: str, make: Any) -> pn.widgets.FileDownload:
         def made() -> io.BytesIO:
-            trained, predicted = self.known()
-            if trained is None:
+            drawn = self.drawn()
+            if drawn is None:
                 raise ValueError("nothing has been trained yet")
-            return io.BytesIO(make(trained, predicted, self.content))
+            return io.BytesIO(make(drawn, self.content))
 
         return pn.widgets.FileDownload(
             callback=made, filename=f"federation.{ending}", label=name, width=62, margin=4

@@ -1,6 +1,5 @@
 """The federation view: settings on controls, what training gives, and what theory says of it."""
 
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -9,11 +8,22 @@ from typing import Any
 import panel as pn
 import xarray as xr
 
-from fedsarsa.explore import page, theory, training
-from fedsarsa.explore.controls import ALGORITHM, FLEET, TRAINING
+from fedsarsa.algorithm import FedSARSA
+from fedsarsa.explore import exports, measurements, page, theory_answers
+from fedsarsa.explore.control_values import (
+    Base,
+    SettingsError,
+    blamed,
+    config_of,
+    content_of,
+    from_query,
+    to_query,
+)
+from fedsarsa.explore.controls import ALGORITHM, FLEET, METHODS, TRAINING
 from fedsarsa.explore.downloads import Downloads
 from fedsarsa.explore.form import Form
-from fedsarsa.explore.jobs import Latest, Stopped, in_process
+from fedsarsa.explore.jobs import Latest, Progress, Stopped, in_process, reporter
+from fedsarsa.explore.measurements import Trained
 from fedsarsa.explore.pictures import (
     DriftPicture,
     ErrorPicture,
@@ -24,29 +34,11 @@ from fedsarsa.explore.pictures import (
 )
 from fedsarsa.explore.sentence import sentences
 from fedsarsa.explore.session import Session
-from fedsarsa.explore.settings import (
-    Base,
-    SettingsError,
-    blamed,
-    config_of,
-    content_of,
-    from_query,
-    to_query,
-)
-from fedsarsa.explore.theory import ByNumber, Gains, Points, Predicted, Unknown
-from fedsarsa.explore.training import Trained
+from fedsarsa.explore.theory_answers import ByNumber, Gains, Points, Predicted, Unknown
 
-GROUPS = {"Fleet": FLEET, "Algorithm": ALGORITHM, "Training": TRAINING}
+GROUPS = {"Fleet": FLEET, "Algorithm": (METHODS, *ALGORITHM), "Training": TRAINING}
 CONTROLS = tuple(control for group in GROUPS.values() for control in group)
 DRAGGED_RUNS = 2  # while the hand moves
-REPORT_SECONDS = 0.2  # between two words about progress
-
-
-@dataclass(frozen=True)
-class Progress:
-    """The share of a training that is done."""
-
-    share: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,27 +62,27 @@ class FederationView:
     def __init__(self, base: Base, query: str, session: Session) -> None:
         self.base, self.session = base, session
         values, self.address_errors = from_query(query, base, CONTROLS)
-        self.form = Form(base, GROUPS, values, self.compute)
+        self.form = Form(base, GROUPS, values, lambda moving: session.at_once(partial(self.compute, moving)))
         self.words = page.text()
-        self.progress = pn.indicators.Progress(value=0, max=100, visible=False, sizing_mode="stretch_width")
-        self.stop = pn.widgets.Button(name="Stop", visible=False, width=80)
-        self.stop.on_click(lambda _: self.halt())
+        self.busy = page.Busy(self.halt)
         self.error, self.floor, self.drift = ErrorPicture(), FloorPicture(), DriftPicture()
         self.points, self.gains, self.returns = PointsPicture(), GainsPicture(), ReturnsPicture()
         self.trained: Trained | None = None
         self.apart: Apart | None = None
         self.told: dict[type, Any] = {}
         self.unknown: dict[type, str] = {}
-        self.turn = 0
+        self.turn, self.cleared, self.moving = 0, 0, False
         self.training, self.theory = Latest(), Latest()
         session.at_end(self.training.close)
         session.at_end(self.theory.close)
-        self.downloads = Downloads(lambda: (self.trained, self.told.get(Predicted)))
+        self.downloads = Downloads(
+            exports.FILES, lambda: self.trained and (self.trained, self.told.get(Predicted))
+        )
         pictures = (self.error, self.gains, self.floor, self.points, self.returns, self.drift)
         self.layout = pn.Column(
             session.head,
             self.words,
-            pn.Row(self.progress, self.stop, sizing_mode="stretch_width"),
+            self.busy.layout,
             page.sides(
                 pn.Column(self.form.layout, self.downloads.layout),
                 page.grid(*(one.figure for one in pictures)),
@@ -100,7 +92,11 @@ class FederationView:
         session.at_first(partial(self.compute, False))
 
     def compute(self, moving: bool) -> None:
-        """Train and predict with the values that controls have now, in the place of what is under way."""
+        """Train and predict with the values that controls have now, in the place of what is under way.
+
+        While the hand moves, a picture that is under way comes first: there would be none otherwise.
+        """
+        still, self.moving = moving and self.moving, moving
         try:
             config = config_of(self.base, self.form.values)
         except SettingsError as wrong:
@@ -108,19 +104,19 @@ class FederationView:
             self._complain(wrong.errors | self.address_errors)
             return
         self.form.show_errors({})
-        self._forget()
-        self.turn += 1
+        self.told, self.unknown, self.trained, self.apart = {}, {}, None, None
+        self.turn += not still
         deliver = partial(self._deliver, self.turn)
         folder = self.base.folder
         if moving:
             self.theory.stop()
-            self.training.submit(partial(_sketched, config, folder), deliver)
+            self.training.submit(partial(_sketched, config, folder), deliver, patient=still)
             return
         self.session.address(to_query(self.form.values))
         self.downloads.refresh(content_of(self.base, self.form.values))
         self.training.submit(partial(_trained, config, folder, deliver), deliver)
         self.theory.submit(
-            lambda stopped: in_process(theory.answers, config, folder, stopped=stopped), deliver
+            lambda stopped: in_process(theory_answers.answers, config, folder, stopped=stopped), deliver
         )
         if self.address_errors:
             self._complain(self.address_errors)
@@ -131,15 +127,16 @@ class FederationView:
         self.turn += 1
         self.training.stop()
         self.theory.stop()
-        self.progress.visible = self.stop.visible = False
+        self.busy.hide()
 
-    def _forget(self) -> None:
-        """Take away what was said of other settings; their curve stays until the new one is there."""
-        self.told, self.unknown, self.trained, self.apart = {}, {}, None, None
-        self.error.predict(None)
-        self.gains.predict(None)
-        self.gains.show(None, None)
-        self.returns.show(None)
+    def _clear(self) -> None:
+        """Take away what was said of other settings, together with their curve."""
+        if self.cleared != self.turn:
+            self.cleared = self.turn
+            self.error.predict(self.told.get(Predicted))
+            self.gains.predict(self.told.get(Gains))
+            self.gains.show(None, None)
+            self.returns.show(None)
 
     def _deliver(self, turn: int, result: Any) -> None:
         """Take a result from a computation's thread to the page."""
@@ -151,18 +148,19 @@ class FederationView:
             return
         match result:
             case Progress(share):
-                self.progress.value = round(100 * share)
-                self.progress.visible = self.stop.visible = True
+                self.busy.show(share)
                 return
             case Sketched(trained):
+                self._clear()
                 self.error.show(trained)
                 self.drift.show(trained)
                 return
             case Trained():
                 self.trained = result
+                self._clear()
                 self.error.show(result)
                 self.drift.show(result)
-                self.progress.visible = self.stop.visible = False
+                self.busy.hide()
             case Apart():
                 self.apart = result
                 self.returns.show(result.returns)
@@ -193,7 +191,7 @@ class FederationView:
         measured = None
         if points is not None and self.apart is not None:
             own = points.own
-            measured = training.errors_alone(self.apart.local, own), self.trained.errors_to(own)
+            measured = measurements.errors_alone(self.apart.local, own), self.trained.errors_to(own)
             self.gains.show(*measured)
         said = sentences(self.trained, self.told.get(Predicted), measured, self.told.get(ByNumber))
         notes = self.told[Predicted].warnings if Predicted in self.told else ()
@@ -202,7 +200,7 @@ class FederationView:
 
     def _complain(self, errors: dict[str, str]) -> None:
         """Show errors beside their controls, the others on top."""
-        self.progress.visible = self.stop.visible = False
+        self.busy.hide()
         self.form.show_errors(errors)
         rest = [message for key, message in errors.items() if key not in self.form.values]
         if rest:
@@ -211,21 +209,15 @@ class FederationView:
 
 def _trained(config: Any, folder: Any, deliver: Any, stopped: Stopped) -> Iterator[Any]:
     """A training, then what the agents learn alone."""
-    said = time.monotonic()
-
-    def report(share: float) -> None:
-        nonlocal said
-        if time.monotonic() - said > REPORT_SECONDS:
-            said = time.monotonic()
-            deliver(Progress(share))
-
-    trained = training.train(config, folder, stopped, report)
+    trained = measurements.train(config, folder, stopped, reporter(deliver))
     yield trained
-    local = training.train_alone(trained, stopped)
+    if not isinstance(trained.algo, FedSARSA):
+        return  # other methods have no settings for agents alone
+    local = measurements.train_alone(trained, stopped)
     if not stopped():
-        yield Apart(local, training.returns(trained, local))
+        yield Apart(local, measurements.returns(trained, local))
 
 
 def _sketched(config: Any, folder: Any, stopped: Stopped) -> Iterator[Any]:
     """A training with few runs."""
-    yield Sketched(training.train(config, folder, stopped, runs=DRAGGED_RUNS))
+    yield Sketched(measurements.train(config, folder, stopped, runs=DRAGGED_RUNS))

@@ -6,9 +6,9 @@ from typing import Any
 
 import panel as pn
 
+from fedsarsa.explore.control_values import Base, Values, only_shown, parsed, written
 from fedsarsa.explore.controls import Control, shown
 from fedsarsa.explore.page import ERROR
-from fedsarsa.explore.settings import Base, Values, only_shown, parsed, written
 
 Changed = Callable[[bool], None]  # told whether the hand still moves
 WIDTH = 280  # pixels of a control
@@ -34,8 +34,8 @@ class Form:
     ) -> None:
         self.groups = {title: base.available(controls) for title, controls in groups.items()}
         self.values, self.changed = dict(values), changed
-        self._widgets: dict[str, Any] = {}
-        self._errors: dict[str, pn.pane.HTML] = {}
+        self._widgets: dict[str, dict[str, Any]] = {}
+        self._errors: dict[str, str] = {}
         self._columns = {title: pn.Column(sizing_mode="stretch_width") for title in self.groups}
         for title in self.groups:
             self._fill(title)
@@ -50,9 +50,11 @@ class Form:
 
     def show_errors(self, errors: Mapping[str, str]) -> None:
         """Show every error below its control, and no others."""
-        for key, pane in self._errors.items():
-            text = errors.get(key, "")
-            pane.object, pane.visible = escape(text), bool(text)
+        if self._errors == errors:
+            return
+        self._errors = dict(errors)
+        for title in self.groups:
+            self._columns[title][:] = self._rows(title)
 
     def set(self, values: Mapping[str, Any]) -> None:
         """Give some controls other values, and say so once."""
@@ -66,22 +68,29 @@ class Form:
         controls = self.groups[title]
         kept = {key: value for key, value in self.values.items() if key not in {one.key for one in controls}}
         self.values = kept | only_shown(controls, self.values)
-        rows = []
+        self._widgets[title] = {}
         for one in shown(controls, self.values):
-            made = widget(one, self.values[one.key])
-            error = pn.pane.HTML("", visible=False, width=WIDTH, stylesheets=[ERROR], margin=(0, 5))
-            self._widgets[one.key], self._errors[one.key] = made, error
+            made = self._widgets[title][one.key] = widget(one, self.values[one.key])
             moves = dragging(made)
             made.param.watch(lambda event, one=one, moves=moves: self._take(one, event.new, moves), "value")
             if moves:
                 made.param.watch(lambda event, one=one: self._take(one, event.new, False), "value_throttled")
-            rows.append(pn.Column(made, error, margin=0, css_classes=["control"]))
-        self._columns[title][:] = rows
+        self._columns[title][:] = self._rows(title)
+
+    def _rows(self, title: str) -> list[Any]:
+        """The widgets of a group, each with the error that it caused below it."""
+        rows = []
+        for key, made in self._widgets[title].items():
+            rows.append(made)
+            if self._errors.get(key):
+                said = escape(self._errors[key])
+                rows.append(pn.pane.HTML(said, width=WIDTH, stylesheets=[ERROR], margin=(0, 5)))
+        return rows
 
     def _take(self, control: Control, value: Any, moving: bool) -> None:
         if value is None:
             return
-        if control.options == () and control.range is None:
+        if isinstance(value, str) and not control.options:
             value = parsed(value)
         elif control.range is not None and isinstance(control.default, float):
             value = round(float(value), 10)  # 0.15000000000000002
@@ -102,11 +111,15 @@ def widget(control: Control, value: Any) -> Any:
     """The widget of a control; values beyond a slider's ends move its ends."""
     common = {"name": control.label, "width": WIDTH, "margin": (4, 5)}
     number = isinstance(value, int | float) and not isinstance(value, bool)
+    if isinstance(control.default, bool):
+        return pn.widgets.Checkbox(value=bool(value), **common)
     if control.range is not None:
         start, end, step = control.range
         value = value if number else control.default
-        kind = pn.widgets.FloatSlider if isinstance(control.default, float) else pn.widgets.IntSlider
-        return kind(start=min(start, value), end=max(end, value), step=step, value=value, **common)
+        common |= {"start": min(start, value), "end": max(end, value), "step": step, "value": value}
+        if isinstance(control.default, float):
+            return pn.widgets.FloatSlider(format="0[.]0[00000]", **common)
+        return pn.widgets.IntSlider(**common)
     if control.options and not all(isinstance(one, str) for one in control.options):
         options = list(control.options)
         if value not in options and number:

@@ -2,20 +2,35 @@
 
 import multiprocessing
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
 from fedsarsa.experiments import workers
 
+REPORT_SECONDS = 0.2  # between two words about progress
 POLL_SECONDS = 0.05  # between two looks at whether a process's work is still wanted
 # What the processes import before they are asked for anything.
-BEHIND_THEORY = ("fedsarsa.cli", "fedsarsa.experiments.references", "fedsarsa.explore.theory", "scipy.linalg")
+BEHIND_THEORY = (
+    "fedsarsa.cli",
+    "fedsarsa.experiments.references",
+    "fedsarsa.explore.theory_answers",
+    "scipy.linalg",
+)
 
 Stopped = Callable[[], bool]
 Work = Callable[[Stopped], Iterator[Any]]
 Deliver = Callable[[Any], None]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """The share of a training that is done."""
+
+    share: float
 
 
 class StoppedError(Exception):
@@ -35,13 +50,14 @@ class Latest:
         self._closed = False
         self._thread: threading.Thread | None = None
 
-    def submit(self, work: Work, deliver: Deliver) -> None:
-        """Do ``work`` as soon as what is being done has stopped.
+    def submit(self, work: Work, deliver: Deliver, patient: bool = False) -> None:
+        """Do ``work`` as soon as what is being done has stopped, or has ended by itself if ``patient``.
 
         ``deliver`` gets every result in the thread, also the error that ends the work, unless it was stopped.
         """
         with self._changed:
-            self._stop.set()
+            if not patient:
+                self._stop.set()
             self._waiting = work, deliver
             if self._thread is None:
                 self._thread = threading.Thread(target=self._serve, daemon=True)
@@ -79,6 +95,19 @@ class Latest:
             except Exception as error:  # whatever it is, the page shows it
                 if not stop.is_set():
                     deliver(error)
+
+
+def reporter(deliver: Deliver) -> Callable[[float], None]:
+    """A function to call with the share that is done, which delivers `Progress` now and then."""
+    said = time.monotonic()
+
+    def report(share: float) -> None:
+        nonlocal said
+        if time.monotonic() - said > REPORT_SECONDS:
+            said = time.monotonic()
+            deliver(Progress(share))
+
+    return report
 
 
 def in_process(function: Callable[..., Iterator[Any]], *arguments: Any, stopped: Stopped) -> Iterator[Any]:

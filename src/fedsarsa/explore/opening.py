@@ -2,14 +2,16 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from fedsarsa.experiments import config as configs
-from fedsarsa.explore.results import Results
-from fedsarsa.explore.settings import Base, base_of
+from fedsarsa.explore.control_values import Base, base_of
+
+if TYPE_CHECKING:
+    from fedsarsa.explore.results import AnyResults
 
 EXAMPLES = Path("examples")
-FINITE = ("paper", "file", "gym-tables")
 
 
 def explore(what: str | None, port: int, say: Callable[[str], None]) -> None:
@@ -18,7 +20,7 @@ def explore(what: str | None, port: int, say: Callable[[str], None]) -> None:
     Raises
     ------
     ValueError
-        The configuration is wrong, or not of finite worlds; or a folder holds no results.
+        The configuration is wrong, or of environments of Gymnasium; or a folder holds no results.
     ImportError
         The extra ``explore`` is not installed.
     """
@@ -30,7 +32,7 @@ def explore(what: str | None, port: int, say: Callable[[str], None]) -> None:
     server.serve(base, view, query, port, results, say)
 
 
-def asked(what: str | None) -> tuple[Base, str, str, Results | None]:
+def asked(what: str | None) -> tuple[Base, str, str, "AnyResults | None"]:
     """The base, the view, its query and the folder of results that an argument of the command stands for."""
     if what is None:
         return base_of(), "federation", "", None
@@ -39,14 +41,14 @@ def asked(what: str | None) -> tuple[Base, str, str, Results | None]:
         return base_of(), link.path.rpartition("/")[2] or "federation", f"?{link.query}", None
     path = Path(what)
     if path.is_dir():
-        return base_of(), "results", "", Results(path)
+        from fedsarsa.explore import results
+
+        return base_of(), "results", "", results.of_folder(path)
     example = EXAMPLES / f"{what}.toml"
     if not path.exists() and example.exists():
         path = example
     config = configs.load(path)
-    if config.fleet.kind not in FINITE:
-        raise ValueError(
-            f"{path}: fleet.kind: expected finite worlds ('paper', 'file' or 'gym-tables') to explore, "
-            f"got {config.fleet.kind!r}"
-        )
-    return base_of(config, path.parent), "federation", "", None
+    if config.fleet.kind == "gym":
+        raise ValueError(f"{path}: fleet.kind: expected finite or control worlds to explore, got 'gym'")
+    view = "control" if config.fleet.kind == "control" else "federation"
+    return base_of(config, path.parent), view, "", None

@@ -1,13 +1,16 @@
 """What the views share: the frame of the page, its style, and colours that everybody can tell apart."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from html import escape
 from typing import Any
 
 import panel as pn
+from bokeh.layouts import column
 
 # Okabe and Ito's colours.
 BLUE, SKY, ORANGE, GREEN, RED, GREY = "#0072B2", "#56B4E9", "#E69F00", "#009E73", "#D55E00", "#666666"
+
+SAME_SETTINGS = {"federation", "plan"}  # views of finite worlds
 
 STYLE = """
 html { background: #fff; }
@@ -41,12 +44,31 @@ SIDES = """
 ERROR = ":host { color: #9c1f00; font-size: 0.85rem; overflow-wrap: anywhere; }"
 
 
+class Busy:
+    """How far a computation is, and a button that stops it."""
+
+    def __init__(self, stop: Callable[[], None]) -> None:
+        self._bar = pn.indicators.Progress(value=0, max=100, sizing_mode="stretch_width")
+        self._stop = pn.widgets.Button(name="Stop", width=80)
+        self._stop.on_click(lambda _: stop())
+        self.layout = pn.Row(self._bar, self._stop, visible=False, sizing_mode="stretch_width")
+
+    def show(self, share: float) -> None:
+        """Say what share is done."""
+        self._bar.value, self.layout.visible = round(100 * share), True
+
+    def hide(self) -> None:
+        """Nothing is under way."""
+        self.layout.visible = False
+
+
 def navigation(views: Iterable[str], current: str, query: str) -> str:
-    """Links to all views; they keep the settings."""
+    """Links to all views; those between views of the same settings keep them."""
     links = []
     for name in views:
         here = " aria-current=page" if name == current else ""
-        links.append(f'<a href="{name}{escape(query)}"{here}>{name.capitalize()}</a>')
+        kept = escape(query) if name == current or {name, current} <= SAME_SETTINGS else ""
+        links.append(f'<a href="{name}{kept}"{here}>{name.capitalize()}</a>')
     return f"<nav><b>fedsarsa explore</b>{''.join(links)}</nav>"
 
 
@@ -67,10 +89,10 @@ def paragraph(words: str, notes: tuple[str, ...] = (), wrong: str = "") -> str:
     return f"<p>{escape(words)}</p>{rest}" if words or not rest else rest
 
 
-def grid(*pictures: Any) -> pn.Column:
+def grid(*pictures: Any) -> pn.pane.Bokeh:
     """Pictures side by side, as many as there is room for."""
-    panes = [pn.pane.Bokeh(one, sizing_mode="stretch_width", margin=0) for one in pictures]
-    return pn.Column(*panes, stylesheets=[GRID], sizing_mode="stretch_width")
+    together = column(*pictures, stylesheets=[GRID], sizing_mode="stretch_width")
+    return pn.pane.Bokeh(together, sizing_mode="stretch_width", margin=0)
 
 
 def sides(left: Any, right: Any) -> pn.Column:

@@ -7,19 +7,13 @@ from typing import Any
 
 import numpy as np
 import panel as pn
-from bokeh.models import ColumnDataSource, HoverTool, Range1d
+from bokeh.models import ColumnDataSource, HoverTool
 from bokeh.models.annotations import Span
 
 from fedsarsa._checks import positive
 from fedsarsa.experiments.config import Config
-from fedsarsa.explore import page, plans, theory, training
-from fedsarsa.explore.controls import ALGORITHM, FLEET, TARGET
-from fedsarsa.explore.form import Form
-from fedsarsa.explore.jobs import Latest, Stopped, Work, in_process
-from fedsarsa.explore.pictures import ErrorPicture, blank, finish, limit
-from fedsarsa.explore.plans import Planned
-from fedsarsa.explore.session import Session
-from fedsarsa.explore.settings import (
+from fedsarsa.explore import measurements, page, plans, theory_answers
+from fedsarsa.explore.control_values import (
     Base,
     SettingsError,
     blamed,
@@ -27,8 +21,14 @@ from fedsarsa.explore.settings import (
     from_query,
     to_query,
 )
-from fedsarsa.explore.theory import Predicted, Unknown
-from fedsarsa.explore.training import Trained
+from fedsarsa.explore.controls import ALGORITHM, FLEET, TARGET
+from fedsarsa.explore.form import Form
+from fedsarsa.explore.jobs import Latest, Stopped, Work, in_process
+from fedsarsa.explore.measurements import Trained
+from fedsarsa.explore.pictures import ErrorPicture, blank_log, finish, limit
+from fedsarsa.explore.plans import Planned
+from fedsarsa.explore.session import Session
+from fedsarsa.explore.theory_answers import Predicted, Unknown
 
 CHOSEN = ("algorithm.step_size", "algorithm.sync_every")  # by the plan
 FEATURES = tuple(one for one in ALGORITHM if not one.key.startswith(CHOSEN))
@@ -41,13 +41,7 @@ class ChoicesPicture:
 
     def __init__(self) -> None:
         self.source = ColumnDataSource({"agents": [], "least_error": [], "bias": [], "steps": []})
-        self.figure = blank(
-            "What N agents can reach",
-            "agents N",
-            "error",
-            y_axis_type="log",
-            y_range=Range1d(start=0.1, end=100),
-        )
+        self.figure = blank_log("What N agents can reach", "agents N", "error")
         for name, colour, label in (
             ("least_error", page.BLUE, "least error of any step size"),
             ("bias", page.RED, "bias"),
@@ -172,7 +166,7 @@ class PlanView:
                 self.error.predict(result)
             case Trained():
                 self.error.show(result)
-                last = result.curves().isel(t=-1)
+                last = result.curves.isel(t=-1)
                 assert self.found is not None
                 said = (
                     f"{self.found.sentence()} Trained: {float(last['error']):.3g} "
@@ -196,8 +190,8 @@ class PlanView:
 
 def _beside(config: Config, folder: Path, stopped: Stopped) -> Iterator[Any]:
     """The prediction of a plan, then its training."""
-    for answer in in_process(theory.answers, config, folder, stopped=stopped):
+    for answer in in_process(theory_answers.answers, config, folder, stopped=stopped):
         if isinstance(answer, Predicted | Unknown):
             yield answer
             break
-    yield training.train(config, folder, stopped)
+    yield measurements.train(config, folder, stopped)

@@ -10,7 +10,7 @@ import xarray as xr
 from fedsarsa import theory
 from fedsarsa.experiments.config import Config, finite
 from fedsarsa.experiments.method_sections import ours
-from fedsarsa.explore.settings import Values
+from fedsarsa.explore.control_values import Values
 from fedsarsa.theory.planning import Plan
 
 

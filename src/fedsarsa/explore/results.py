@@ -1,4 +1,4 @@
-"""A folder of results: the cells of sweeps that are there, and the claims and figures of a reproduction.
+"""A folder of results: cells of sweeps, claims and figures of a reproduction, rows of a leaderboard.
 
 The folder is only read, and may grow meanwhile.
 """
@@ -17,11 +17,13 @@ import xarray as xr
 from fedsarsa.experiments import grid as grids
 from fedsarsa.experiments import learning_curves, summary
 from fedsarsa.experiments.grid import Cell, Grid
+from fedsarsa.experiments.leaderboard import tables
+from fedsarsa.experiments.leaderboard.tables import Row
 from fedsarsa.experiments.references import reference
 from fedsarsa.experiments.statistics import mean_and_margin
 from fedsarsa.experiments.store import MANIFEST, Store
 from fedsarsa.experiments.sweep import Sweep
-from fedsarsa.explore.training import RECORDS
+from fedsarsa.explore.measurements import RECORDS
 from fedsarsa.federation.history import History
 
 CLAIMS = "claims.csv"
@@ -126,7 +128,7 @@ class Results:
         self.sweeps = {name: SweepResults(path) for name, path in _sweeps(folder).items()}
         if not self.sweeps:
             raise ValueError(
-                f"{folder}: expected results of fedsarsa sweep or fedsarsa reproduce, got neither"
+                f"{folder}: expected results of fedsarsa sweep, reproduce or leaderboard, got none of them"
             )
 
     def claims(self) -> list[dict[str, str]]:
@@ -146,6 +148,46 @@ class Results:
         files = [path for one in self.sweeps.values() for path in one.folder.glob("[0-9]*.nc")]
         files += [*self.folder.glob("*.png"), *self.folder.glob(CLAIMS)]
         return {(str(path), path.stat().st_mtime_ns) for path in files if path.exists()}
+
+
+class Leaderboard:
+    """The folder of a leaderboard: the rows of its table, and its figures."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.rows()  # a table that cannot be read is known at once
+
+    def rows(self) -> list[Row]:
+        """A method on a fleet of a board each.
+
+        Raises
+        ------
+        ValueError
+            The table is not one of a leaderboard.
+        """
+        path = self.folder / tables.CSV
+        try:
+            return tables.from_csv(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise ValueError(f"{path}: {error}") from None
+
+    def stamp(self) -> Any:
+        """What differs when the folder has changed."""
+        return (self.folder / tables.CSV).stat().st_mtime_ns
+
+
+AnyResults = Results | Leaderboard
+
+
+def of_folder(folder: Path) -> AnyResults:
+    """The results in a folder, of whatever kind they are.
+
+    Raises
+    ------
+    ValueError
+        It holds none, or a table that cannot be read.
+    """
+    return Leaderboard(folder) if (folder / tables.CSV).exists() else Results(folder)
 
 
 def _sweeps(folder: Path) -> dict[str, Path]:

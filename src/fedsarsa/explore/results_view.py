@@ -14,7 +14,6 @@ from fedsarsa.explore import page
 from fedsarsa.explore.pictures import blank, finish
 from fedsarsa.explore.results import Outcome, Results, SweepResults
 from fedsarsa.explore.session import Session
-from fedsarsa.explore.settings import Base
 
 LOOK_SECONDS = 2  # between two looks at whether the folder has grown
 TABLE = """
@@ -69,8 +68,8 @@ class ResultsView:
 
     def begin(self, given: dict[str, str]) -> None:
         """Show the view of an address, and follow the folder."""
-        self.choose(given)
         self.show_figure()
+        self.choose(given)
         self.session.every(LOOK_SECONDS, self.look)
 
     def choose(self, given: dict[str, str]) -> None:
@@ -138,15 +137,6 @@ class ResultsView:
             self.draw()
 
 
-def for_folder(results: Results) -> Any:
-    """A view of one folder, as the server makes views: of a base, a query and a session."""
-
-    def make(base: Base, query: str, session: Session) -> ResultsView:  # noqa: ARG001
-        return ResultsView(results, query, session)
-
-    return make
-
-
 def curves(sweep: SweepResults, outcomes: list[Outcome], by: str, colours: dict[str, str], log: bool) -> Any:
     """A curve per cell; its settings appear where the pointer is."""
     name = outcomes[0].name if outcomes else "error"
@@ -209,7 +199,7 @@ def table(sweep: SweepResults, outcomes: list[Outcome]) -> str:
         [*sweep.settings(one.cell).values(), f"{one.mean:.4g}", f"{one.margin:.2g}", str(one.failed)]
         for one in outcomes
     ]
-    return _html(heads, [[escape(cell) for cell in row] for row in rows])
+    return html_table(heads, [[escape(cell) for cell in row] for row in rows])
 
 
 def claims(rows: list[dict[str, str]], figures: dict[str, Any]) -> str:
@@ -229,10 +219,11 @@ def claims(rows: list[dict[str, str]], figures: dict[str, Any]) -> str:
                 f'<a href="results?figure={figure}">{figure}</a>' if row["figure"] in figures else "",
             ]
         )
-    return "<h3>Claims</h3>" + _html(["claim", "tested by", "measured", "verdict", "figure"], made)
+    return "<h3>Claims</h3>" + html_table(["claim", "tested by", "measured", "verdict", "figure"], made)
 
 
-def _html(heads: list[str], rows: list[list[str]]) -> str:
+def html_table(heads: list[str], rows: list[list[str]]) -> str:
+    """A table of cells that are HTML."""
     head = "".join(f"<th>{escape(name)}</th>" for name in heads)
     body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

@@ -4,8 +4,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from fedsarsa.explore.theory import ByNumber, Predicted
-from fedsarsa.explore.training import Bars, Trained
+from fedsarsa.algorithm import FedSARSA
+from fedsarsa.explore.measurements import Bars, Trained
+from fedsarsa.explore.theory_answers import ByNumber, Predicted
 
 MOSTLY = 0.5  # share of the floor from which on one part is called the cause
 
@@ -32,10 +33,13 @@ def _error(trained: Trained, predicted: Predicted | None) -> Iterator[str]:
     if failed:
         runs = len(trained.history.failed_at)
         yield f"In {failed} of {runs} runs parameters stopped being finite: try a smaller step size."
+    if trained.point is None and not isinstance(trained.algo, FedSARSA):
+        yield f"{trained.algo.name} aims at no parameter: there is no error to measure."
+        return
     if trained.point is None:
         yield "Agent 0 settles nowhere, or elsewhere than its fixed point: there is no error to measure."
         return
-    last = trained.curves().isel(t=-1)
+    last = trained.curves.isel(t=-1)
     if not np.isfinite(last["error"]):
         return
     who = "one agent" if agents == 1 else f"{agents} agents together"
@@ -44,7 +48,7 @@ def _error(trained: Trained, predicted: Predicted | None) -> Iterator[str]:
     yield (f"After {steps} steps the error of {who} is {float(last['error']):.3g} (95%: {band}){expected}.")
     parts = trained.floor()
     share = parts["bias"] / (parts["bias"] + parts["noise"]) if sum(parts.values()) > 0 else 0.0
-    first = float(trained.curves()["error"][0])
+    first = float(trained.curves["error"][0])
     if parts["bias"] > 0.01 * first and predicted is not None and float(last["error"]) > 2 * predicted.floor:
         yield f"It is still falling: theory expects it to end at {predicted.floor:.3g}."
     elif share >= MOSTLY:

@@ -5,21 +5,27 @@ import threading
 import webbrowser
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import panel as pn
 
-from fedsarsa.explore import jobs, page
+from fedsarsa.explore import page
+from fedsarsa.explore.control_values import Base, base_of, control_base
+from fedsarsa.explore.control_view import ControlView
 from fedsarsa.explore.federation_view import FederationView
 from fedsarsa.explore.plan_view import PlanView
-from fedsarsa.explore.results import Results
-from fedsarsa.explore.results_view import for_folder
 from fedsarsa.explore.session import Session
-from fedsarsa.explore.settings import Base
+
+if TYPE_CHECKING:
+    from fedsarsa.explore.results import AnyResults
 
 HOST = "127.0.0.1"
 TOKEN_BYTES = 16
-VIEWS: dict[str, Callable[..., Any]] = {"federation": FederationView, "plan": PlanView}
+VIEWS: dict[str, Callable[..., Any]] = {
+    "federation": FederationView,
+    "plan": PlanView,
+    "control": ControlView,
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +42,11 @@ class Opened:
 
 
 def open_page(
-    base: Base, view: str = "federation", query: str = "", port: int = 0, results: Results | None = None
+    base: Base,
+    view: str = "federation",
+    query: str = "",
+    port: int = 0,
+    results: "AnyResults | None" = None,
 ) -> Opened:
     """Listen on loopback; a page is only there for those who know its address.
 
@@ -58,13 +68,17 @@ def open_page(
     ValueError
         There is no such view.
     """
-    views = VIEWS if results is None else VIEWS | {"results": for_folder(results)}
+    views = dict(VIEWS)
+    if results is not None:
+        views["results"] = _of_results(results)
     if view not in views:
         raise ValueError(f"view must be one of {', '.join(views)}, got {view!r}")
-    jobs.prepare()
     pn.extension(raw_css=[page.STYLE], sizing_mode=None, notifications=False)
     token = secrets.token_urlsafe(TOKEN_BYTES)
-    made = {name: _page(make, base, name, list(views)) for name, make in views.items()}
+    control = base.content["fleet"].get("kind") == "control"
+    bases = {"control": base if control else control_base()}  # of others: the one that is of their worlds
+    others = base_of() if control else base
+    made = {name: _page(make, bases.get(name, others), name, list(views)) for name, make in views.items()}
     server = pn.serve(
         made,
         port=port,
@@ -85,7 +99,12 @@ def open_page(
 
 
 def serve(
-    base: Base, view: str, query: str, port: int, results: Results | None, say: Callable[[str], None]
+    base: Base,
+    view: str,
+    query: str,
+    port: int,
+    results: "AnyResults | None",
+    say: Callable[[str], None],
 ) -> None:
     """Serve the page and open it in the browser, until Ctrl-C."""
     opened = open_page(base, view, query, port, results)
@@ -96,6 +115,20 @@ def serve(
         opened.serve()
     except KeyboardInterrupt:
         say("ended")
+
+
+def _of_results(results: "AnyResults") -> Callable[..., Any]:
+    """A view of one folder, made as the others are; what it needs is imported where there is a folder."""
+    from fedsarsa.explore.leaderboard_view import LeaderboardView
+    from fedsarsa.explore.results import Results
+    from fedsarsa.explore.results_view import ResultsView
+
+    def make(_: Base, query: str, session: Session) -> Any:
+        if isinstance(results, Results):
+            return ResultsView(results, query, session)
+        return LeaderboardView(results, query, session)
+
+    return make
 
 
 def _page(view: Callable[..., Any], base: Base, name: str, views: list[str]) -> Callable[[], Any]:

@@ -1,8 +1,10 @@
 """One open tab: its document, its address, and what ends with it."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import panel as pn
+from panel.io import hold
 
 from fedsarsa.explore import page
 
@@ -34,9 +36,14 @@ class Session:
         pn.state.onload(work)
 
     def later(self, work: Callable[[], None]) -> None:
-        """Do something to the page when it is free; may be called from any thread."""
+        """Do something to the page when it is free, in one message; may be called from any thread."""
         if self._open:
-            self._document.add_next_tick_callback(work)
+            self._document.add_next_tick_callback(partial(self.at_once, work))
+
+    def at_once(self, work: Callable[[], None]) -> None:
+        """Do something to the page, and send all of it in one message: browsers then draw once."""
+        with hold(self._document):
+            work()
 
     def every(self, seconds: float, work: Callable[[], None]) -> None:
         """Do something to the page again and again."""

@@ -27,6 +27,8 @@ ARRAYS = (
     "progress",
     "failed_at",
     "starts",
+    "shift",
+    "left",
     "central",
     "drift",
 )
@@ -110,6 +112,8 @@ def save(
                 "progress": (("run", "agent", "kept"), state.progress),
                 "failed_at": ("run", state.failed_at),
                 "starts": (("run", "own", "d"), state.starts),
+                "shift": (("run", "agent", "shifted"), state.shift),
+                "left": (("run", "agent", "left_behind"), state.left),
                 "central": (("run", "record", "d"), records.central[:, :known]),
                 "drift": (("run", "record"), records.drift[:, :known]),
             }
@@ -182,6 +186,8 @@ def load(path: Path, mark: Fingerprint, problem: Problem, records: Synchronisati
         progress=data["progress"].values,
         failed_at=data["failed_at"].values,
         starts=data["starts"].values,
+        shift=data["shift"].values,
+        left=data["left"].values,
         memory=memory,
         episodes=Episodes(**held) if held else None,
         reports=json.loads(data.attrs["reports"]),

@@ -1,10 +1,12 @@
 """What an engine must be able to do."""
 
 from abc import ABC, abstractmethod
+from dataclasses import replace
 from typing import ClassVar
 
 from fedsarsa.federation.problem import Problem
-from fedsarsa.federation.state import State, Synchronisations
+from fedsarsa.federation.state import State, Synchronisations, joined
+from fedsarsa.learning.policies import Policy
 
 FIRST_SPAN = 100_000  # agent-steps of compiled worlds, before it is known how long they take
 
@@ -12,22 +14,30 @@ FIRST_SPAN = 100_000  # agent-steps of compiled worlds, before it is known how l
 class Engine(ABC):
     """Trains a problem on ``threads`` threads, all cores if None.
 
+    Where the policy's number follows a schedule, training goes stage by stage: a number holds for whole
+    rounds, and for at least a hundred steps. ``problem`` has the present one.
+
     Attributes
     ----------
     first_agent : int
         The number of the problem's first agent in the federation that it is a part of.
     can_be_saved : bool
         Whether a `State` is all that training goes on from; environments of Gymnasium have their own.
+    opens_rounds : bool
+        Whether it lets the server rule open rounds by itself, where the rule does.
     opened : bool
         Whether what the engine needs to train, such as environments, is there.
     """
 
     name: ClassVar[str]
     can_be_saved: ClassVar[bool] = True
+    opens_rounds: bool = False
     opened: bool = True
 
     def __init__(self, problem: Problem, threads: int | None = None, first_agent: int = 0) -> None:
-        self.problem, self.threads, self.first_agent = problem, threads, first_agent
+        self.problem, self.threads, self.first_agent = problem.at_step(0), threads, first_agent
+        self.given = problem
+        self.scheduled = self.problem is not problem
 
     @property
     def first_steps(self) -> int:
@@ -43,9 +53,27 @@ class Engine(ABC):
     def start(self, state: State) -> None:
         """Draw the first state of every agent, and its first action."""
 
-    @abstractmethod
     def advance(self, state: State, steps: int) -> Synchronisations:
-        """Train every run for ``steps`` more steps, in place."""
+        """Train every run for ``steps`` more steps, in place.
+
+        Either whole rounds, or a part of one round, which may end with its synchronisation.
+        """
+        if not self.scheduled:
+            return self.take_steps(state, steps)
+        stage, end, seen = self.given.stage, state.t + steps, []
+        while state.t < end:
+            begun = state.t - state.t % stage
+            self.follow(self.given.at_step(begun).policy)
+            seen.append(self.take_steps(state, min(begun + stage, end) - state.t))
+        return joined(seen)
+
+    @abstractmethod
+    def take_steps(self, state: State, steps: int) -> Synchronisations:
+        """As `advance`, by the present policy."""
+
+    def follow(self, policy: Policy) -> None:
+        """Act by the policy with another number from now on."""
+        self.problem = replace(self.problem, policy=policy)
 
     def warm(self, state: State) -> None:
         """Compile all that training calls; ``state`` is of no use afterwards."""

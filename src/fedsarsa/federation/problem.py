@@ -1,17 +1,19 @@
 """A training problem, checked and complete: all that decides a training."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedsarsa._checks import Floats
+from fedsarsa.federation import servers
 from fedsarsa.federation.participation import NO_FAULTS, Faults
 from fedsarsa.federation.servers import Server
 from fedsarsa.learning.continuous_features import BoxMap
 from fedsarsa.learning.features import FeatureMap
 from fedsarsa.learning.policies import Policy
+from fedsarsa.learning.schedules import HELD, Scheduled
 from fedsarsa.learning.step_sizes import Schedule, step_sizes_at
 from fedsarsa.learning.targets import Step
 from fedsarsa.worlds.contract import AnyFleet as AnyFleet
@@ -50,6 +52,8 @@ class Problem:
         How many agents take part in a round; None: all.
     faults : Faults
         What goes wrong with them.
+    stage : int
+        For how many steps the policy keeps its number, where that follows a schedule.
     """
 
     fleet: AnyFleet
@@ -69,6 +73,14 @@ class Problem:
     per_number: int | None = None
     asked: int | None = None
     faults: Faults = NO_FAULTS
+    stage: int = HELD
+
+    def at_step(self, t: int) -> "Problem":
+        """The problem with the policy's number of step ``t``; itself, unless that follows a schedule."""
+        policy = self.policy
+        if isinstance(policy, Scheduled) and policy.changes:
+            return replace(self, policy=policy.at_step(t))
+        return self
 
     @property
     def agents(self) -> int:
@@ -88,9 +100,9 @@ class Problem:
         return self.fleet, self.features
 
     @property
-    def plain(self) -> bool:
+    def holds_pairs(self) -> bool:
         """Whether agents hold a pair (s, a) of a finite world and nothing else."""
-        return self.finite and self.step.plain
+        return self.finite and self.step.trace_decay == 0 and not self.step.mixes
 
     @property
     def partial(self) -> bool:
@@ -100,8 +112,8 @@ class Problem:
 
     @property
     def compiled_rounds(self) -> bool:
-        """Whether a round ends with the plain mean of all agents, which engines compile into it."""
-        return self.server.compiled and not self.partial and not self.faults.liars
+        """Whether rounds end with a rule that engines compile into them, and with what all agents learned."""
+        return servers.compiled_place(self.server) >= 0 and not self.partial and not self.faults.liars
 
     @property
     def weights(self) -> Floats:
@@ -136,10 +148,14 @@ class Problem:
         """The step sizes of every schedule, (schedules, steps), from step ``t`` on."""
         return step_sizes_at(self.schedules, np.arange(t, t + steps)) * self.step_factor
 
-    def step_sums(self, begun: int, end: int) -> Floats:
-        """The sum (N,) of each agent's step sizes from step ``begun`` to ``end`` - 1."""
+    def schedule_sums(self, begun: int, end: int) -> Floats:
+        """The sum (schedules,) of each schedule's step sizes from step ``begun`` to ``end`` - 1."""
         total = np.zeros(len(self.schedules))
         for t in range(begun, end, MOST_AT_ONCE):
             total += self.step_sizes(t, min(MOST_AT_ONCE, end - t)).sum(axis=1)
-        sums: Floats = total[self.schedule_of]
+        return total
+
+    def step_sums(self, begun: int, end: int) -> Floats:
+        """The sum (N,) of each agent's step sizes from step ``begun`` to ``end`` - 1."""
+        sums: Floats = self.schedule_sums(begun, end)[self.schedule_of]
         return sums

@@ -13,8 +13,6 @@ from fedsarsa.federation.state import (
     State,
     Synchronisations,
     begin_mixing,
-    left_behind,
-    shift_of,
 )
 
 
@@ -83,8 +81,8 @@ def end_round(
         t=begun,
         steps=end - begun,
         step_sums=problem.step_sums(begun, end),
-        left=left_behind(state)[runs],
-        shift=shift_of(state)[runs],
+        left=state.left[runs],
+        shift=state.shift[runs],
         memory={name: array[runs] for name, array in state.memory.items()},
         noise=noise(problem, begun, np.flatnonzero(learning)),
     )
@@ -96,8 +94,8 @@ def end_round(
         raise ValueError(f"server: {server!r} must combine to the shape {before.shape}, got {start.shape}")
     for name, array in context.memory.items():
         state.memory[name][runs] = array
-    shift_of(state)[runs] = context.shift
-    left_behind(state)[:] = 0.0
+    state.shift[runs] = context.shift
+    state.left[:] = 0.0
     if server.personal:
         state.starts[runs] = state.theta[runs] = start
         begin_mixing(problem, state)
@@ -105,14 +103,14 @@ def end_round(
     else:
         state.central[runs] = start
         state.theta[runs] = start[:, None]
-    moving = np.concatenate([state.theta, shift_of(state)], axis=2)
+    moving = np.concatenate([state.theta, state.shift], axis=2)
     fail(state, unsound(moving), end - 1)
 
 
 def open_round(problem: Problem, state: State, directions: Floats) -> None:
     """Let the server rule make the shift of the round that begins, in place, of directions (R, N, d)."""
     learning = state.failed_at == RUNNING
-    shift_of(state)[learning] = problem.server.opening(directions[learning])
+    state.shift[learning] = problem.server.opening(directions[learning])
 
 
 def unsound(parameters: Floats) -> NDArray[np.bool]:

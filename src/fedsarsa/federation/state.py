@@ -32,9 +32,6 @@ class Episodes:
         Features of the pair held that are not zero.
     trace, live, live_count : (R, N, d), (R, N, d), (R, N)
         Eligibility traces, the places where they are not zero, and how many those are; empty without traces.
-    shift, left : (R, N, d)
-        What is added to the direction of every step of the round, and what its steps have left for the
-        server; empty where there is no such thing.
     own, others : (R, N), (R, N, d)
         Agents act by ``own`` theta + ``others``; ``others`` is empty where they act by theta.
     elapsed, gain : (R, N)
@@ -57,8 +54,6 @@ class Episodes:
     trace: Floats
     live: Integers
     live_count: Integers
-    shift: Floats
-    left: Floats
     own: Floats
     others: Floats
     elapsed: Integers
@@ -98,6 +93,9 @@ class State:
         adds every step. Empty without theta-tilde.
     starts : (R, N, d)
         Where agents began the round, if the server rule is personal; (R, 0, d) if it is not.
+    shift, left : (R, N, d)
+        What is added to the direction of every step of the round, and what its steps have left for the
+        server; (R, N, 0) where there is no such thing.
     memory : dict of arrays that begin with R
         What the server rule keeps.
     failed_at : (R,) int64
@@ -117,19 +115,11 @@ class State:
     progress: Floats
     failed_at: NDArray[np.int64]
     starts: Floats
+    shift: Floats
+    left: Floats
     memory: Memory
     episodes: Episodes | None = None
     reports: list[dict[str, Any]] = field(default_factory=list)
-
-
-def left_behind(state: State) -> Floats:
-    """What the steps of this round have left for the server, (R, N, d); empty where they leave nothing."""
-    return np.empty((*state.theta.shape[:2], 0)) if state.episodes is None else state.episodes.left
-
-
-def shift_of(state: State) -> Floats:
-    """What is added to every direction of this round, (R, N, d); empty where nothing is."""
-    return np.empty((*state.theta.shape[:2], 0)) if state.episodes is None else state.episodes.shift
 
 
 def acting_of(state: State) -> tuple[Floats, Floats]:
@@ -166,6 +156,12 @@ class Synchronisations:
     personal: dict[str, Floats] = field(default_factory=dict)
 
 
+def joined(seen: list[Synchronisations]) -> Synchronisations:
+    """What an engine saw in spans that follow each other."""
+    central = np.concatenate([one.central for one in seen], axis=1)
+    return Synchronisations(central, np.concatenate([one.drift for one in seen], axis=1))
+
+
 def first_state(problem: Problem, theta0: Floats) -> State:
     """The state before the first step, without the first states and actions (engines draw those)."""
     try:
@@ -194,8 +190,10 @@ def _first_state(problem: Problem, theta0: Floats) -> State:
         progress=np.zeros((runs, agents, dim if problem.average_offset is not None else 0)),
         failed_at=np.full(runs, RUNNING, np.int64),
         starts=theta.copy() if problem.server.personal else np.empty((runs, 0, dim)),
+        shift=np.zeros((runs, agents, dim if problem.step.shifted else 0)),
+        left=np.zeros((runs, agents, dim if problem.step.leaves else 0)),
         memory=problem.server.memory(runs, agents, dim),
-        episodes=None if problem.plain else first_episodes(problem),
+        episodes=None if problem.holds_pairs else first_episodes(problem),
     )
     begin_mixing(problem, state)
     return state
@@ -221,8 +219,6 @@ def first_episodes(problem: Problem) -> Episodes:
         trace=zeros(traced),
         live=zeros(traced, kind=np.int64),
         live_count=zeros(kind=np.int64) if traced else np.zeros((*shape, 0), np.int64),
-        shift=zeros(dim if step.shifted else 0),
-        left=zeros(dim if step.leaves else 0),
         own=np.ones(shape),
         others=zeros(dim if step.mixes else 0),
         elapsed=zeros(kind=np.int64),

@@ -129,6 +129,9 @@ def train(
     _check_first_step(state)
     if interrupted.is_set() and why is None:
         raise Interrupted(f"interrupted after {state.t} of {problem.steps} steps")
+    remark = problem.server.remark(state.memory)
+    if remark is not None:
+        warnings.warn(f"{type(problem.server).__name__}: {remark}", RuntimeWarning, stacklevel=3)
     if why is not None:
         records = Synchronisations(
             records.central[:, :known],

@@ -52,6 +52,11 @@ def choice(policy: Policy, counts: Floats, alike: NDArray[Any], masses: Floats) 
     )
 
 
+def renumbered(choice: Choice, policy: Policy) -> Choice:
+    """The choice with the number of a policy of the same kind."""
+    return choice._replace(parameter=float(policy.parameter))
+
+
 _weigh = dispatch([piece(kind.weigh) for kind in POLICIES.values()])
 
 

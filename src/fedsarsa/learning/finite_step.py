@@ -16,14 +16,12 @@ from typing import Any
 import numpy as np
 
 from fedsarsa._checks import Floats
-from fedsarsa._numba import U64, piece
-from fedsarsa.learning.choice import code_of, select, weigh
+from fedsarsa._numba import I64, U64, piece
+from fedsarsa.learning.choice import select, weigh
 from fedsarsa.learning.finite_tables import Tables, WorldTables
-from fedsarsa.learning.policies import FixedPolicy
 from fedsarsa.worlds import alias
 
 _ONE = U64(1)
-FIXED = code_of(FixedPolicy)
 
 # Outside these limits a row's total says little: masses may have overflowed or vanished.
 TRUST_LOW, TRUST_HIGH = 1e-200, 1e200
@@ -104,12 +102,40 @@ def member(tables: Tables, column: int, distance: float) -> int:
 
 
 @piece
+def acting(tables: Tables, agent: int) -> int:
+    """Where the fixed policy by which an agent acts begins in ``tables.cumulative``; 0 if there is none."""
+    if tables.policies <= _ONE:
+        return U64(0)
+    return agent % tables.policies * tables.worlds.states * tables.actions
+
+
+@piece
 def direct(
-    tables: Tables, theta: Floats, start: int, s: int, uniform: float, values: Floats, weights: Floats
+    tables: Tables,
+    theta: Floats,
+    start: int,
+    acting: int,
+    s: int,
+    uniform: float,
+    values: Floats,
+    weights: Floats,
 ) -> int:
-    """An action at state ``s``; ``values`` and ``weights`` are room for one number per class."""
-    if tables.choice.policy == FIXED:
-        return fixed(tables, s, uniform)
+    """An action at state ``s``; ``values`` and ``weights`` are room for one number per class.
+
+    It is drawn by the fixed policy that begins at ``acting``, if there are any.
+    """
+    if tables.cumulative.size > 0:
+        return fixed(tables, acting, s, uniform)
+    class_values(tables, theta, start, s, values)
+    target = uniform * weigh(tables.choice, 0, values, weights)
+    column, below = select(weights, U64(0), tables.width, target)
+    beyond = below + weights[column] - target
+    return member(tables, column, beyond / weights[column] * tables.choice.counts[column])
+
+
+@piece
+def class_values(tables: Tables, theta: Floats, start: int, s: int, values: Floats) -> None:
+    """Q(s, .) of every class of actions, into ``values``."""
     classes: Any = np.int64(tables.width)
     if tables.dense.size == 0:
         at = start + tables.rows[s] * tables.width
@@ -124,10 +150,32 @@ def direct(
             for c in range(classes):
                 values[c] += tables.dense[at + U64(c)] * coordinate
             at += tables.actions
-    target = uniform * weigh(tables.choice, 0, values, weights)
-    column, below = select(weights, U64(0), tables.width, target)
-    beyond = below + weights[column] - target
-    return member(tables, column, beyond / weights[column] * tables.choice.counts[column])
+
+
+@piece
+def largest(tables: Tables, theta: Floats, start: int, s: int, values: Floats) -> float:
+    """max_a Q(s, a)."""
+    if tables.dense.size == 0:  # every column is some action's
+        at = start + tables.rows[s] * tables.width
+        best = theta[at]
+        for c in range(tables.width):
+            best = max(best, theta[at + c])
+        return best
+    class_values(tables, theta, start, s, values)
+    best = values[0]
+    for c in range(tables.width):
+        best = max(best, values[c])
+    return best
+
+
+@piece
+def expected(tables: Tables, theta: Floats, start: int, s: int, values: Floats, weights: Floats) -> float:
+    """The policy's mean of Q(s, .)."""
+    class_values(tables, theta, start, s, values)
+    total, mean = weigh(tables.choice, I64(s), values, weights), 0.0
+    for c in range(tables.width):
+        mean += weights[c] * values[c]
+    return mean / total
 
 
 @piece
@@ -140,15 +188,13 @@ def total(tables: Tables, masses: Floats, at: int) -> float:
 
 
 @piece
-def fixed(tables: Tables, s: int, uniform: float) -> int:
-    """An action of a fixed policy: bisection of its cumulative probabilities."""
-    start = s * tables.actions
-    low, high = U64(0), tables.actions - _ONE
-    target = uniform
-    while low < high:
-        middle = (low + high) >> _ONE
-        if tables.cumulative[start + middle] > target:
-            high = middle
-        else:
-            low = middle + _ONE
-    return U64(tables.order[low])
+def fixed(tables: Tables, acting: int, s: int, uniform: float) -> int:
+    """An action of the fixed policy that begins at ``acting``: the first that its sums pass ``uniform`` at.
+
+    The search begins with the guide's place, from where one or two comparisons are left on average.
+    """
+    start, last = acting + s * tables.actions, tables.actions - _ONE
+    place = U64(tables.guide[start + U64(uniform * np.float64(tables.actions))])
+    while place < last and tables.cumulative[start + place] <= uniform:
+        place += _ONE
+    return U64(tables.order[place])

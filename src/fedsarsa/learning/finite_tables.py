@@ -1,5 +1,6 @@
 """A training problem as flat arrays: what compiled engines read, the same on CPU and GPU."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -43,7 +44,9 @@ class Tables(NamedTuple):
     Features: an aggregation has ``rows`` (S,), ``columns`` (A,); otherwise ``dense`` is (S, d, A).
     Actions stand in ``order`` class by class. ``members`` (C, most) has those of every class from its last to
     its first, which is repeated up to the size of the largest class. Dense features have a class per action.
-    Policy: ``choice`` between the classes, and for a fixed policy ``cumulative`` (S, A) in that order.
+    Policy: ``choice`` between the classes. Where fixed policies act, ``cumulative`` (P, S, A) has theirs in
+    that order; agent i acts by the (i mod P)-th, and ``policies`` is P. It is 0 where the learned one acts.
+    A number in [g/A, (g+1)/A) is searched for from ``guide[..., g]`` on, (P, S, A).
     """
 
     worlds: WorldTables
@@ -58,7 +61,9 @@ class Tables(NamedTuple):
     most: int
     dense: Floats
     choice: Choice
+    policies: int
     cumulative: Floats
+    guide: NDArray[np.uint32]
 
 
 def tabulate_worlds(fleet: Fleet) -> WorldTables:
@@ -83,8 +88,10 @@ def tabulate_worlds(fleet: Fleet) -> WorldTables:
     )
 
 
-def tabulate(fleet: Fleet, features: FeatureMap, policy: Policy) -> Tables:
-    """The tables of a fleet's distinct worlds, its features and its policy."""
+def tabulate(
+    fleet: Fleet, features: FeatureMap, policy: Policy, behaviour: Sequence[FixedPolicy] = ()
+) -> Tables:
+    """The tables of a fleet's distinct worlds, its features and policies."""
     states, actions = fleet.states, fleet.actions
     if isinstance(features, Aggregation):
         rows, columns, width = features.rows, features.columns, features.width
@@ -94,6 +101,12 @@ def tabulate(fleet: Fleet, features: FeatureMap, policy: Policy) -> Tables:
         dense = np.ascontiguousarray(features.table.transpose(0, 2, 1)).ravel()
     counts = np.bincount(np.asarray(columns, dtype=np.int64), minlength=width)
     alike = np.arange(width) if dense.size == 0 else features.classes
+    fixed = (policy,) if isinstance(policy, FixedPolicy) else ()
+    masses = np.zeros((width, states if fixed else 0))
+    for one in fixed:
+        np.add.at(masses, np.asarray(columns, dtype=np.int64), one.table(states, actions).T)
+    acting = tuple(behaviour) or fixed
+    cumulative = np.array([_cumulative(one, states, actions, features.order) for one in acting])
     tables = Tables(
         worlds=tabulate_worlds(fleet),
         actions=U64(actions),
@@ -106,8 +119,10 @@ def tabulate(fleet: Fleet, features: FeatureMap, policy: Policy) -> Tables:
         members=_members(features.order, counts),
         most=U64(counts.max()),
         dense=dense,
-        choice=choice(policy, counts.astype(float), np.asarray(alike), np.empty(0)),
-        cumulative=_cumulative(policy, states, actions, features.order),
+        choice=choice(policy, counts.astype(float), np.asarray(alike), masses.T.ravel()),
+        policies=U64(len(acting)),
+        cumulative=cumulative.ravel(),
+        guide=_guide(cumulative.reshape(-1, actions)).ravel(),
     )
     return writeable(tables)
 
@@ -145,9 +160,15 @@ def _reward(fleet: Fleet) -> tuple[Floats, tuple[int, int, int]]:
     return reward, (sizes[0], sizes[1], sizes[2])
 
 
-def _cumulative(policy: Policy, states: int, actions: int, order: NDArray[np.int64]) -> Floats:
-    """A fixed policy's cumulative probabilities (S A,), in ``order``; empty for others."""
-    if not isinstance(policy, FixedPolicy):
-        return np.empty(0)
-    cumulative = np.cumsum(policy.table(states, actions)[:, order], axis=1)
-    return (cumulative / cumulative[:, -1:]).ravel()
+def _cumulative(policy: FixedPolicy, states: int, actions: int, order: NDArray[np.int64]) -> Floats:
+    """A fixed policy's cumulative probabilities (S, A), in ``order``."""
+    cumulative: Floats = np.cumsum(policy.table(states, actions)[:, order], axis=1)
+    return cumulative / cumulative[:, -1:]
+
+
+def _guide(cumulative: Floats) -> NDArray[np.uint32]:
+    """Where the search in a row of ``cumulative`` (n, A) begins, for numbers from g/A on: (n, A)."""
+    actions = cumulative.shape[1]
+    from_there = (np.arange(actions) - 1e-9) / actions  # a little earlier: u A may be rounded up to g
+    found = [np.searchsorted(row, from_there, side="right") for row in cumulative]
+    return np.array(found, np.uint32).reshape(cumulative.shape)

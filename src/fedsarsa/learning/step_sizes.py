@@ -3,22 +3,14 @@
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedsarsa import _checks
 from fedsarsa._checks import Floats
-
-
-@runtime_checkable
-class Schedule(Protocol):
-    """A step size for every time step."""
-
-    def at(self, t: NDArray[np.int64]) -> Floats:
-        """alpha_t for an array of time steps."""
-        ...
+from fedsarsa.learning.schedules import Schedule as Schedule
 
 
 @dataclass(frozen=True)

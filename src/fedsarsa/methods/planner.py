@@ -200,7 +200,7 @@ class Planner(Engine):
         state.memory["returns"] = np.zeros((self.problem.runs, 2))
         state.memory["kept"] = self.method.opening(self._tables(state))
 
-    def advance(self, state: State, steps: int) -> Synchronisations:
+    def take_steps(self, state: State, steps: int) -> Synchronisations:
         """Take ``steps`` more steps of every run, in place."""
         central: list[Floats] = []
         drift: list[Floats] = []

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from scipy.special import softmax
+import scipy
 
 from fedsarsa import _checks
 from fedsarsa._checks import Floats
@@ -68,5 +68,5 @@ class SoftPAvg(Planning):
 
     def policy_of(self, tables: Floats) -> Floats:
         """The softmax of logits."""
-        policies: Floats = softmax(tables, axis=-1)
+        policies: Floats = scipy.special.softmax(tables, axis=-1)
         return policies

@@ -86,7 +86,7 @@ def classes(features: FeatureMap, policy: Policy, states: int, actions: int) -> 
     chosen = policy.table(states, actions) if isinstance(policy, FixedPolicy) else alike
     total = (chosen @ np.eye(len(phi))[of])[:, of]
     share = np.divide(chosen, total, out=np.zeros_like(total), where=total > 0).T
-    slope = 1 / policy.temperature if isinstance(policy, Softmax) and actions > 1 else 0.0
+    slope = 1 / policy.parameter if isinstance(policy, Softmax) and actions > 1 else 0.0
     return Classes(features, policy, of, share, phi, slope)
 
 

@@ -257,7 +257,7 @@ class _Search:
         rare = int((self.policy.probabilities(self.features.values(self.best)) < RARE).sum())
         if rare:
             warnings.warn(
-                f"temperature {self.policy.temperature:g} is so low that {rare} state-action pairs have a "
+                f"temperature {self.policy.parameter:g} is so low that {rare} state-action pairs have a "
                 f"probability below {RARE:g}: parameters of theirs alone are not known",
                 stacklevel=5,
             )
@@ -271,7 +271,7 @@ class _Search:
 
     def end_of_flow(self, theta: Floats) -> Floats | None:
         """The root that the flow from ``theta`` leads to."""
-        slope = 1 / self.policy.temperature if isinstance(self.policy, Softmax) else 0.0
+        slope = 1 / self.policy.parameter if isinstance(self.policy, Softmax) else 0.0
         longest = longest_step(self.reward_cap, self.worlds[0].discount, slope)
         return end_of_flow(self.field, theta, self.tolerance, longest)
 

@@ -14,7 +14,7 @@ from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from scipy.stats import chi
+import scipy
 
 from fedsarsa._checks import Floats
 from fedsarsa.theory.action_classes import Classes, Dynamics
@@ -43,7 +43,7 @@ def gaussian_points(dim: int, least: int = POINTS) -> Floats:
     rng = np.random.default_rng(0)
     frames = -(-least // (2 * dim))
     count = frames * dim
-    radii = rng.permutation(chi(dim).ppf((np.arange(count) + 0.5) / count))
+    radii = rng.permutation(scipy.stats.chi(dim).ppf((np.arange(count) + 0.5) / count))
     directions = [np.linalg.qr(rng.normal(size=(dim, dim)))[0] for _ in range(frames)]
     half = radii[:, None] * np.concatenate(directions)
     sizes, vectors = np.linalg.eigh(half.T @ half / count)
@@ -98,8 +98,7 @@ class Points:
         flat = self.phi.reshape(-1, self.phi.shape[2])
         self.q = (theta @ flat.T).reshape(count, -1, states)
         self.pi = classes.masses(self.q) if pi is None else pi
-        chain = (self.pi.transpose(2, 0, 1) @ world.kernel.transpose(1, 0, 2)).transpose(1, 0, 2)
-        self.system = np.eye(states) - chain + 1 / states
+        self.system = np.eye(states) - self._chain(self.pi) + 1 / states
         uniform = np.full((count, states, 1), 1 / states)
         eta = np.maximum(np.linalg.solve(self.system.transpose(0, 2, 1), uniform)[..., 0], 0.0)
         self.eta = eta / eta.sum(axis=1, keepdims=True)
@@ -143,27 +142,36 @@ class Points:
 
         D = sum over x' of a(x') E[sum_t g_t - g-bar | x']', where a(x'), the noise by the pair x' it leads
         to, is pi(x') (F(s') + G(s') Q(x')): what depends on x' through s' alone is summed over classes first.
+        The part of a(x') that is proportional to eta(s') leads to nothing, as eta'U = 0.
         """
-        world, phi, pi, q = self.world, self.phi, self.pi, self.q
-        count, (kinds, states, dim) = len(self.g), phi.shape
-        flat, kernel = phi.reshape(-1, dim), world.kernel.reshape(-1, states)
-        instant = (self.mu * self.square_error()).mean(axis=0).reshape(-1)
-        U = self.values
-        visited = self.mu.reshape(count, -1, 1) * flat
-        inflow = kernel.T @ visited
-        if world.rewarded is None:
-            paid = kernel.T @ ((world.reward - q).reshape(count, -1, 1) * visited)
-        else:
-            paid = world.rewarded.reshape(-1, states).T @ visited
-            paid -= kernel.T @ (q.reshape(count, -1, 1) * visited)
-        first = paid - self.eta[..., None] * self.g[:, None]
-        second = world.discount * inflow
-        # E[sum_t g_t - g-bar | s] = U(s); the same weighed by Q(x).
-        scored = self._per_state(pi * q * self.error)
-        scored += ((pi * q)[..., None] * (kernel @ U).reshape(count, kinds, states, dim)).sum(axis=1)
+        world, phi, mu, q, U = self.world, self.phi, self.mu, self.q, self.values
+        count, dim = len(self.g), phi.shape[2]
+        flat = phi.reshape(-1, dim)
+        instant = (mu * self.square_error()).mean(axis=0).reshape(-1)
+        # E[sum_t g_t - g-bar | s'] = U(s'); the same weighed by Q(x').
+        weighed = self.pi * q
+        scored = self._per_state(weighed * self.error) + self._chain(weighed) @ U
         scored -= self.value[..., None] * self.g[:, None]
-        later = np.tensordot(first, U, ((0, 1), (0, 1))) + np.tensordot(second, scored, ((0, 1), (0, 1)))
+        if world.rewarded is None:
+            later = self._led_to(world.kernel, mu * (world.reward - q), U)
+        else:
+            later = self._led_to(world.rewarded, mu, U) - self._led_to(world.kernel, mu * q, U)
+        later += self._led_to(world.kernel, world.discount * mu, scored)
         return (flat.T * instant) @ flat + (later + later.T - self.g.T @ self.g) / count
+
+    def _chain(self, weights: Floats) -> Floats:
+        """sum over classes of weights(c, s) P_c(s, s'), (P, S, S)."""
+        return (weights.transpose(2, 0, 1) @ self.world.kernel.transpose(1, 0, 2)).transpose(1, 0, 2)
+
+    def _led_to(self, kernel: Floats, weights: Floats, values: Floats) -> Floats:
+        """sum over points, pairs x and s' of weights(x) phi(x) kernel(x, s') values(s')', (d, d).
+
+        For weights (P, C, S) and values (P, S, d). The sum over points comes first: one product of matrices.
+        """
+        states, dim = values.shape[1:]
+        pairs = weights.reshape(len(values), -1).T @ values.reshape(len(values), -1)
+        ahead = kernel.reshape(-1, 1, states) @ pairs.reshape(-1, states, dim)
+        return self.phi.reshape(-1, dim).T @ ahead[:, 0]
 
     def _per_state(self, weights: Floats) -> Floats:
         """sum over classes of weights(c, s) phi(s, c), (P, S, d)."""

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy.cluster.hierarchy import cut_tree, ward
 
 from fedsarsa._blas import single_threaded
 from fedsarsa._checks import Floats
@@ -172,7 +172,8 @@ def _best_split(statistics: Floats) -> NDArray[np.int64]:
 
 def _cut(statistics: Floats, points: Floats) -> NDArray[np.int64]:
     """The best cut of the Ward tree over fixed points, (N,) group of each agent."""
-    cuts = cut_tree(ward(points)).T  # into N, N - 1, .. 1 groups
+    tree = scipy.cluster.hierarchy.ward(points)
+    cuts = scipy.cluster.hierarchy.cut_tree(tree).T  # into N, N - 1, .. 1 groups
     return np.asarray(min(cuts, key=lambda label: float(_costs(_sums(statistics, label)).sum())))
 
 

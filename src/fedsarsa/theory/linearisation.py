@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.linalg import lu_factor, lu_solve
 
 from fedsarsa._checks import Floats
 from fedsarsa.theory.action_classes import Dynamics, Point, flow, moment, per_state
@@ -42,7 +42,7 @@ class Poisson:
     def eta(self) -> Floats:
         """The stationary distribution, (S,)."""
         states = len(self.chain)
-        eta = np.maximum(lu_solve(self.factors, np.full(states, 1 / states), trans=1), 0.0)
+        eta = np.maximum(scipy.linalg.lu_solve(self.factors, np.full(states, 1 / states), trans=1), 0.0)
         return eta / eta.sum()
 
     @cached_property
@@ -56,7 +56,7 @@ class Poisson:
 
     def values(self, rewards: Floats) -> Floats:
         """U - P U = rewards, (S, k), of stationary mean zero as ``rewards`` are."""
-        solution = lu_solve(self.factors, rewards)
+        solution = scipy.linalg.lu_solve(self.factors, rewards)
         return solution - self.eta @ solution
 
     def moved(self, weights: Floats, steps: int) -> Floats:
@@ -69,12 +69,12 @@ class Poisson:
 
     def visits(self, weights: Floats) -> Floats:
         """X - P'X = weights, (S, k), for ``weights`` that sum to zero: sum over all times of P'^l weights."""
-        return lu_solve(self.factors, weights, trans=1)
+        return scipy.linalg.lu_solve(self.factors, weights, trans=1)
 
 
 def poisson(chain: Floats) -> Poisson:
     """A transition matrix (S, S) with one recurrent class, factorised."""
-    return Poisson(chain, lu_factor(np.eye(len(chain)) - chain + 1 / len(chain)))
+    return Poisson(chain, scipy.linalg.lu_factor(np.eye(len(chain)) - chain + 1 / len(chain)))
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,7 +6,7 @@ Total variation here is the paper's: the sum of absolute differences, twice the 
 import math
 
 import numpy as np
-from scipy.spatial.distance import cdist
+import scipy
 
 from fedsarsa._checks import Floats
 from fedsarsa.worlds.kernels import Kernel, ShiftKernel
@@ -78,5 +78,7 @@ def _least_overlap(left: Floats, right: Floats) -> float:
     if not ((left > 0).astype(float) @ (right > 0).T).all():
         return 0.0
     sums = left.sum(axis=1)[:, None] + right.sum(axis=1)
-    i, j = np.unravel_index(np.argmin(sums - cdist(left, right, "cityblock")), sums.shape)
+    i, j = np.unravel_index(
+        np.argmin(sums - scipy.spatial.distance.cdist(left, right, "cityblock")), sums.shape
+    )
     return float(np.minimum(left[i], right[j]).sum())

@@ -3,7 +3,7 @@
 import math
 
 import numpy as np
-from scipy.spatial.distance import pdist
+import scipy
 
 from fedsarsa._checks import Floats
 from fedsarsa.algorithm import FedSARSA
@@ -89,7 +89,7 @@ def of_fixed_points(c: Constants, federated: Floats | None) -> list[Bound]:
     largest = math.nan
     if c.theta_star is not None and c.theta_each is not None:
         points = np.vstack([c.theta_star, c.theta_each])
-        exact = float(pdist(points).max())
+        exact = float(scipy.spatial.distance.pdist(points).max())
         largest = float(np.linalg.norm(points, axis=1).max())
         if federated is not None:
             away = float(np.linalg.norm(federated - c.theta_star))
@@ -123,8 +123,8 @@ def _apart(each: list[Operators]) -> list[float | None]:
     """The largest distances of mu (total variation), A-bar (spectral norm) and b-bar of all pairs."""
     if len(each) == 1:
         return [0.0, 0.0, 0.0]
-    mu = float(pdist(np.array([one.mu.ravel() for one in each]), "cityblock").max())
-    b = float(pdist(np.array([one.b for one in each])).max())
+    mu = float(scipy.spatial.distance.pdist(np.array([one.mu.ravel() for one in each]), "cityblock").max())
+    b = float(scipy.spatial.distance.pdist(np.array([one.b for one in each])).max())
     if each[0].dim > PAIRS_DIM:
         return [mu, None, b]
     matrices = np.array([one.A for one in each])

@@ -100,8 +100,8 @@ def among_draws(policy: Policy, count: int, values: Floats) -> Floats:
     if isinstance(policy, FixedPolicy):  # it knows candidates by their number, and all are drawn alike
         return np.full(len(values), 1 / len(values))
     if isinstance(policy, Softmax):
-        return _softmax(values / policy.temperature, count)
-    explore = policy.eps if isinstance(policy, EpsilonGreedy) else 0.0
+        return _softmax(values / policy.parameter, count)
+    explore = policy.parameter if isinstance(policy, EpsilonGreedy) else 0.0
     assert isinstance(policy, Greedy | EpsilonGreedy)
     below = (values[:, None] > values).mean(axis=1)
     tied = (values[:, None] == values).mean(axis=1)

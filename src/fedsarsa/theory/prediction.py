@@ -18,9 +18,9 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
+import scipy
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
-from scipy.interpolate import PchipInterpolator
 
 from fedsarsa import _checks
 from fedsarsa._blas import single_threaded
@@ -249,7 +249,9 @@ def _reach(problem: Problem, model: FederationModel, *points: Floats) -> float:
 
 def _between(moments: PredictedMoments, times: NDArray[np.int64], curve: Floats) -> Floats:
     """A curve at ``times``, from its values after some steps."""
-    return PchipInterpolator(moments.steps, curve)(times) if len(moments.steps) > 1 else curve
+    return (
+        scipy.interpolate.PchipInterpolator(moments.steps, curve)(times) if len(moments.steps) > 1 else curve
+    )
 
 
 def noted(function: Callable[..., T], *arguments: Any) -> tuple[T, tuple[str, ...]]:

@@ -3,6 +3,7 @@
 import math
 
 from fedsarsa.learning.policies import EpsilonGreedy, FixedPolicy, Policy, Softmax
+from fedsarsa.learning.schedules import Scheduled
 
 
 def lipschitz(policy: Policy, actions: int) -> float:
@@ -13,14 +14,19 @@ def lipschitz(policy: Policy, actions: int) -> float:
     the temperature, which is at most its standard deviation, at most max |x_a| <= ||x||. Two actions
     with features e and -e attain it.
     """
-    uniform = isinstance(policy, EpsilonGreedy) and policy.eps == 1
+    uniform = isinstance(policy, EpsilonGreedy) and policy.parameter == 1
     if actions == 1 or isinstance(policy, FixedPolicy) or uniform:
         return 0.0
-    return 1 / policy.temperature if isinstance(policy, Softmax) else math.inf
+    return 1 / policy.parameter if isinstance(policy, Softmax) else math.inf
 
 
 def require_smooth(policy: Policy, actions: int) -> None:
-    """Refuse a policy that jumps, where a Jacobian of the semi-gradient is needed."""
+    """Refuse a policy that jumps, so that the semi-gradient has no Jacobian, or that follows a schedule."""
+    if isinstance(policy, Scheduled) and policy.changes:
+        raise ValueError(
+            f"policy must keep its {policy.number} for its error to be predicted, got {policy!r}; "
+            f"policy.at_step(t) is the policy of step t"
+        )
     if math.isinf(lipschitz(policy, actions)):
         raise ValueError(
             f"policy must change smoothly with the parameter (Softmax or FixedPolicy) for its error to be "

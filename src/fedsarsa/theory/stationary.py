@@ -1,9 +1,8 @@
 """Where a finite Markov chain spends its time."""
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components
 
 from fedsarsa._checks import Floats
 
@@ -14,7 +13,9 @@ def recurrent_classes(chain: Floats) -> list[NDArray[np.intp]]:
     """The recurrent classes of a transition matrix (S, S): sets of states that are never left."""
     if (chain > 0).all():
         return [np.arange(len(chain))]
-    _, label = connected_components(csr_array((chain > 0).astype(int)), connection="strong")
+    _, label = scipy.sparse.csgraph.connected_components(
+        scipy.sparse.csr_array((chain > 0).astype(int)), connection="strong"
+    )
     leaves = label[:, None] != label[None, :]
     open_classes = set(label[((chain > 0) & leaves).any(axis=1)].tolist())
     return [np.flatnonzero(label == c) for c in range(label.max() + 1) if c not in open_classes]

@@ -25,8 +25,9 @@ from fedsarsa.experiments.leaderboard.scale import Scale
 from fedsarsa.experiments.progress_bars import counting_bar
 from fedsarsa.experiments.store import Store
 from fedsarsa.experiments.workers import processes
+from fedsarsa.methods import SCAFFLSA, FedTD
 
-CSV, REPORT = "leaderboard.csv", "report.html"
+REPORT = "report.html"
 
 
 @dataclass(frozen=True)
@@ -60,11 +61,11 @@ def leaderboard(
     with store.opened(out, _identity(grounds, scale, seed), say) as kept:
         found = _measured(every, own, add, kept, scale, seed)
         table = tables.rows(every, found)
-        _files.write_text(tables.to_csv(table), out / CSV)
+        _files.write_text(tables.to_csv(table), out / tables.CSV)
         pictures = figures.write(table, out)
         seconds = time.perf_counter() - begun
         _files.write_text(report.page(table, grounds, pictures, scale, seed, seconds), out / REPORT)
-    return Outcome([out / REPORT, out / CSV, *pictures.values()], table)
+    return Outcome([out / REPORT, out / tables.CSV, *pictures.values()], table)
 
 
 def measured(
@@ -77,6 +78,12 @@ def measured(
     return Cell(0, board, ground, entry).measured(scale, seed)
 
 
+def compiled(with_options: bool) -> None:
+    """Compile, or find compiled, what methods train by: the plain step, or steps and rules with options."""
+    method = SCAFFLSA() if with_options else FedTD()
+    method.train(fleets.grounds(["two-state"], 0)[0].fleet, steps=1, runs=1, threads=1)
+
+
 def _measured(
     every: Sequence[Cell], own: Sequence[Entry], add: Sequence[str], kept: Store, scale: Scale, seed: int
 ) -> list[xr.Dataset]:
@@ -85,6 +92,8 @@ def _measured(
     missing = [cell for cell in every if found[cell.number] is None]
     done = len(every) - len(missing)
     with counting_bar(len(every), done) as report_one, processes(available_cores()) as pool:
+        if missing:  # or every process would compile the same kernels
+            list(pool.map(compiled, (False, True)))
         futures = {}
         for cell in missing:
             label = None if cell.entry is None else cell.entry.label

@@ -13,6 +13,7 @@ from fedsarsa.experiments.leaderboard.cells import AGENTS, FEDERATED, OWN, Cell
 from fedsarsa.experiments.leaderboard.entries import COMPARISON, CONTROL
 from fedsarsa.experiments.statistics import Estimate, known, mean_and_margin
 
+CSV = "leaderboard.csv"
 UNKNOWN = known(math.nan)
 ROUNDING = 1e-6  # shares of a number that make no difference
 BEST_COMMON, OPTIMUM = "best common policy", "own optimum"
@@ -158,6 +159,43 @@ def to_csv(rows: Sequence[Row]) -> str:
         last = [row.sent, row.samples, row.step_size, row.temperature, row.failed, row.refused]
         writer.writerow([row.board, row.fleet, row.block, row.label, *numbers, *last])
     return text.getvalue().replace("nan", "")
+
+
+def from_csv(text: str) -> list[Row]:
+    """The rows that `to_csv` wrote.
+
+    Raises
+    ------
+    ValueError
+        The text is another table.
+    """
+
+    def number(value: str) -> float:
+        return float(value) if value else math.nan
+
+    found = []
+    try:
+        for line in csv.DictReader(io.StringIO(text)):
+            ends = {name: (name, f"{name}, low", f"{name}, high") for name in columns(line["board"])}
+            parts = {name: [number(line[head]) for head in heads] for name, heads in ends.items()}
+            found.append(
+                Row(
+                    line["board"],
+                    line["fleet"],
+                    line["block"],
+                    line["method"],
+                    {} if line["refused"] else {name: Estimate(*three) for name, three in parts.items()},
+                    sent=number(line["floats sent"]),
+                    samples=int(line["samples"]),
+                    step_size=number(line["step size"]),
+                    temperature=number(line["temperature"]),
+                    failed=int(line["failed runs"]),
+                    refused=line["refused"],
+                )
+            )
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"expected a table that fedsarsa leaderboard wrote, got: {error!r}") from None
+    return found
 
 
 def table(rows: Sequence[Row], board: str, fleet: str) -> Table:

@@ -12,7 +12,8 @@ steps leave in ``context.left``; and ``shifts``, to write ``context.shift``, whi
 of the next round; and ``opens``, to see every agent's first direction before a round (``opening``). All of
 this is in checkpoints.
 
-`federation.rounds.end_round` calls the rule, for every engine. The mean is compiled into the round instead.
+`federation.rounds.end_round` calls the rule, for every engine. Some rules say the same once more in
+``combine_run``: for one run, in loops that compiled engines build into the round.
 """
 
 from typing import Any
@@ -50,6 +51,7 @@ __all__ = [
     "SharedDirections",
     "TrimmedMean",
     "check",
+    "compiled_place",
 ]
 
 # By their names in configurations.
@@ -68,6 +70,16 @@ RULES: dict[str, type[Server]] = {
     "consensus": Consensus,
     "private-mean": PrivateMean,
 }
+
+# Those that engines compile into the round, which know them by their places.
+COMPILED = [rule for rule in RULES.values() if rule.combine_run is not None]
+
+
+def compiled_place(server: Server) -> int:
+    """The place in ``COMPILED`` of a rule, or of the one that it has ``combine`` from; -1: in none."""
+    known = [rule.combine for rule in COMPILED]
+    own = type(server).combine
+    return known.index(own) if own in known else -1
 
 
 def check(server: Any, agents: int | None = None) -> None:

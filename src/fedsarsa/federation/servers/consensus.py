@@ -4,13 +4,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy.sparse.csgraph import connected_components
 
 from fedsarsa import _checks
 from fedsarsa._checks import Floats
 from fedsarsa.federation.servers.projection import project
-from fedsarsa.federation.servers.rule import Context, Server
+from fedsarsa.federation.servers.rule import Context, RoundOfRun, Server
 
 COMPLETE, RING, STAR = GRAPHS = ("complete", "ring", "star")
 
@@ -90,6 +90,27 @@ class Consensus(Server):
             change = np.where(present[..., None], change, 0.0)
         return project(weights @ before + change, self.radius)
 
+    def coefficients(self, agents: int) -> Floats:
+        """Of every row of W, how many weights are not zero, and then each of them after its column."""
+        rows = self.matrix(agents)
+        columns = [np.flatnonzero(row) for row in rows]
+        edges = [np.column_stack([own, row[own]]).ravel() for own, row in zip(columns, rows, strict=True)]
+        return np.concatenate([[len(own), *pairs] for own, pairs in zip(columns, edges, strict=True)])
+
+    @staticmethod
+    def combine_run(over: RoundOfRun) -> None:
+        """The same for one run, compiled."""
+        at = 0
+        for i in range(len(over.after)):
+            for j in range(len(over.mean)):
+                over.start[i, j] = over.after[i, j] - over.before[i, j]
+            neighbours = int(over.coefficients[at])
+            for edge in range(at + 1, at + 1 + 2 * neighbours, 2):
+                neighbour, weight = int(over.coefficients[edge]), over.coefficients[edge + 1]
+                for j in range(len(over.mean)):
+                    over.start[i, j] += weight * over.before[neighbour, j]
+            at += 1 + 2 * neighbours
+
 
 def checked_graph(graph: ArrayLike) -> Floats:
     """``graph`` if it is the doubly stochastic matrix of a connected graph that agents are themselves in."""
@@ -109,7 +130,7 @@ def checked_graph(graph: ArrayLike) -> Floats:
             f"graph must give every agent a weight of its own, got 0 for agent {np.diag(array).argmin()}; "
             f"{instead}"
         )
-    parts, part = connected_components(array > 0, directed=True, connection="strong")
+    parts, part = scipy.sparse.csgraph.connected_components(array > 0, directed=True, connection="strong")
     if parts > 1:
         apart = int(np.flatnonzero(part != part[0])[0])
         raise ValueError(

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from fedsarsa._checks import Floats
 from fedsarsa.federation.servers.mean import among, average
 from fedsarsa.federation.servers.projection import project
-from fedsarsa.federation.servers.rule import Context, Server
+from fedsarsa.federation.servers.rule import Context, RoundOfRun, Server
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,3 +49,12 @@ class ControlVariates(Server):
         grown = (mean[:, None] - after) / context.step_sums[:, None]
         context.shift += grown if present is None else np.where(present[..., None], grown, 0.0)
         return project(mean, self.radius)
+
+    @staticmethod
+    def combine_run(over: RoundOfRun) -> None:
+        """The same for one run, compiled."""
+        for j in range(len(over.mean)):
+            over.start[0, j] = over.mean[j]
+        for i in range(len(over.after)):
+            for j in range(len(over.mean)):
+                over.shift[i, j] += (over.mean[j] - over.after[i, j]) / over.step_sums[i]

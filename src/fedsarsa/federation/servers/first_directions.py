@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from fedsarsa._checks import Floats
 from fedsarsa.federation.servers.mean import among, average
 from fedsarsa.federation.servers.projection import project
-from fedsarsa.federation.servers.rule import Context, Server
+from fedsarsa.federation.servers.rule import Context, RoundOfRun, Server
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +39,18 @@ class FirstDirections(Server):
         """What is added to every direction of the round, from the agents' first ones: both (R, N, d)."""
         return average(self.shares(directions.shape[1]), directions)[:, None] - directions
 
+    @staticmethod
+    def opening_run(weights: Floats, directions: Floats, mean: Floats) -> None:
+        """The same for one run, compiled, in place of ``directions`` (N, d); ``mean`` (d,) is room."""
+        for j in range(len(mean)):
+            mean[j] = 0.0
+        for i in range(len(directions)):
+            for j in range(len(mean)):
+                mean[j] += weights[i] * directions[i, j]
+        for i in range(len(directions)):
+            for j in range(len(mean)):
+                directions[i, j] = mean[j] - directions[i, j]
+
     def combine(
         self,
         before: Floats,
@@ -50,3 +62,9 @@ class FirstDirections(Server):
         weights = among(self.shares(after.shape[1]), present)
         mean = average(weights, after)
         return project(np.where(weights.any(axis=-1, keepdims=True), mean, before), self.radius)
+
+    @staticmethod
+    def combine_run(over: RoundOfRun) -> None:
+        """The same for one run, compiled."""
+        for j in range(len(over.mean)):
+            over.start[0, j] = over.mean[j]

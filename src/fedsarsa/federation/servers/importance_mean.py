@@ -1,5 +1,6 @@
 """The mean weighted entry by entry: by how much every agent has learned about it in the round."""
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -8,7 +9,7 @@ from numpy.typing import NDArray
 
 from fedsarsa._checks import Floats
 from fedsarsa.federation.servers.projection import project
-from fedsarsa.federation.servers.rule import Context, Server
+from fedsarsa.federation.servers.rule import Context, RoundOfRun, Server
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,3 +52,17 @@ class ImportanceMean(Server):
         total = weights.sum(axis=1)
         mean = np.divide((weights * after).sum(axis=1), total, out=before.copy(), where=total > 0)
         return project(np.where(most[:, 0] == 0, before, mean), self.radius)
+
+    @staticmethod
+    def combine_run(over: RoundOfRun) -> None:
+        """The same for one run, compiled."""
+        for j in range(len(over.mean)):
+            most = 0.0
+            for i in range(len(over.left)):
+                most = max(most, over.left[i, j])
+            unvisited, total, weighted = math.exp(-most), 0.0, 0.0
+            for i in range(len(over.left)):
+                weight = unvisited if over.left[i, j] == 0.0 else math.exp(over.left[i, j] - most)
+                total += weight
+                weighted += weight * over.after[i, j]
+            over.start[0, j] = weighted / total if most > 0.0 else over.before[0, j]

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from fedsarsa import _checks
 from fedsarsa._checks import Floats
 from fedsarsa.federation.servers.projection import project
-from fedsarsa.federation.servers.rule import Context, Server
+from fedsarsa.federation.servers.rule import Context, RoundOfRun, Server
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,11 +39,6 @@ class Mean(Server):
                 raise ValueError(f"weights must have shape (N,), got {weights.shape}")
             object.__setattr__(self, "weights", weights)
 
-    @property
-    def compiled(self) -> bool:
-        """Whether it is this mean, and not a rule derived from it."""
-        return type(self).combine is Mean.combine
-
     def shares(self, agents: int) -> Floats:
         """The weights (N,), or 1/N where none are given."""
         weights = super().shares(agents) if self.weights is None else np.asarray(self.weights)
@@ -62,6 +57,12 @@ class Mean(Server):
         weights = among(self.shares(after.shape[1]), present)
         mean = average(weights, after)
         return project(np.where(weights.any(axis=-1, keepdims=True), mean, before), self.radius)
+
+    @staticmethod
+    def combine_run(over: RoundOfRun) -> None:
+        """The same for one run, compiled."""
+        for j in range(len(over.mean)):
+            over.start[0, j] = over.mean[j]
 
 
 def among(weights: Floats, present: NDArray[np.bool] | None) -> Floats:

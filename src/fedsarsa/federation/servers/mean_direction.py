@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from fedsarsa._checks import Floats
 from fedsarsa.federation.servers.mean import among, average
 from fedsarsa.federation.servers.projection import project
-from fedsarsa.federation.servers.rule import Context, Server
+from fedsarsa.federation.servers.rule import Context, RoundOfRun, Server
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,3 +46,13 @@ class MeanDirection(Server):
         # The sums of K step sizes and of K directions, each divided by K.
         step = (context.step_sums / context.steps**2)[:, None] * context.left
         return project(before + average(weights, step), self.radius)
+
+    @staticmethod
+    def combine_run(over: RoundOfRun) -> None:
+        """The same for one run, compiled."""
+        for j in range(len(over.mean)):
+            over.start[0, j] = over.before[0, j]
+        for i in range(len(over.left)):
+            size = over.weights[i] * over.step_sums[i] / over.steps**2
+            for j in range(len(over.mean)):
+                over.start[0, j] += size * over.left[i, j]

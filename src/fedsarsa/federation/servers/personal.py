@@ -132,6 +132,19 @@ class Personal(Server):
         """The mixtures and their weights."""
         return {"personal": self.mixtures(starts, memory), "weights": memory["weights"]}
 
+    def remark(self, memory: Memory) -> str | None:
+        """That no agent has come to listen to another, if so."""
+        weights = memory["weights"]
+        agents = weights.shape[1]
+        known = self.weights is not None or self.visits  # with visits, others fill what an agent has not seen
+        if known or agents == 1 or (weights != np.eye(agents)).any():
+            return None
+        rounds = int(memory["rounds"][0])
+        why = "parameters are too noisy to be compared after so few, or worlds differ too much"
+        if rounds < REFRESH:
+            why = f"weights are learned from round {REFRESH} on"
+        return f"every agent listens to itself alone after {rounds} rounds: {why}"
+
     def combine(
         self,
         before: Floats,

@@ -1,7 +1,7 @@
 """What a server rule is, and what it may know of a round."""
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,11 +44,49 @@ class Context:
     noise: Floats = field(default_factory=lambda: np.empty((0, 0)))
 
 
+class RoundOfRun(NamedTuple):
+    """A round of one run that is over, as ``Server.combine_run`` reads it.
+
+    Attributes
+    ----------
+    weights, step_sums : (N,)
+        The agents' weights in the mean, and the sums of their step sizes in the round.
+    steps : int
+        K, the steps of the round.
+    coefficients : (n,)
+        The rule's own numbers, ``Server.coefficients``.
+    before, start : (1, d), or (N, d) if personal
+        The start of the round that is over; where the rule writes the next one's, before any projection.
+    after, left, shift : (N, d)
+        The agents' parameters, what their steps have left, and what the rule adds to their directions, as in
+        `Context`.
+    mean : (d,)
+        The weighted mean of ``after``.
+    mean_before : (d,)
+        The weighted mean of ``before``.
+    """
+
+    weights: Floats
+    step_sums: Floats
+    steps: int
+    coefficients: Floats
+    before: Floats
+    start: Floats
+    after: Floats
+    left: Floats
+    shift: Floats
+    mean: Floats
+    mean_before: Floats
+
+
 class Server:
     """A server rule: a frozen dataclass that says how a round's end becomes the next one's start.
 
     A rule that looks at the agents' parameters alone defines ``estimate``. One that needs more overrides
     ``combine``, and says in its class what it needs.
+
+    A rule of many short rounds may say the same once more in ``combine_run``: plain loops for one run, which
+    engines compile into the round. Rules without are called after every round.
 
     Attributes
     ----------
@@ -66,12 +104,15 @@ class Server:
         them in ``opening``.
     noisy : bool
         Whether the rule asks for ``context.noise``.
+    combine_run : callable or None
+        ``combine`` of one `RoundOfRun`, where everybody took part, as Numba can compile it.
     """
 
     personal: ClassVar[bool] = False
     shifts: ClassVar[bool] = False
     opens: ClassVar[bool] = False
     noisy: ClassVar[bool] = False
+    combine_run: ClassVar[Any] = None
 
     radius: float | None = None
 
@@ -93,14 +134,13 @@ class Server:
         """Whether agents act by what `acting` gives, not by their parameter."""
         return False
 
-    @property
-    def compiled(self) -> bool:
-        """Whether the rule is the mean that engines compile into the round."""
-        return False
-
     def shares(self, agents: int) -> Floats:
         """The agents' weights (N,) in the mean that histories record; 1/N each."""
         return np.full(agents, 1 / agents)
+
+    def coefficients(self, agents: int) -> Floats:  # noqa: ARG002
+        """The numbers (n,) that ``combine_run`` reads, if it needs any."""
+        return np.empty(0)
 
     def memory(self, runs: int, agents: int, dim: int) -> Memory:  # noqa: ARG002
         """What the rule keeps from round to round, before the first one: arrays that begin with R.
@@ -116,6 +156,10 @@ class Server:
     def personal_records(self, starts: Floats, memory: Memory) -> dict[str, Floats]:  # noqa: ARG002
         """What histories record of a personal rule: ``personal`` (R, N, d), and any ``weights`` (R, N, N)."""
         return {"personal": starts}
+
+    def remark(self, memory: Memory) -> str | None:  # noqa: ARG002
+        """What a user should know of a training that is over."""
+        return None
 
     def opening(self, directions: Floats) -> Floats:
         """What is added to every direction of a round, (R, N, d), from the agents' first ones (R, N, d)."""

@@ -9,7 +9,7 @@ from fedsarsa import _checks
 from fedsarsa._checks import Floats
 from fedsarsa.federation.servers.mean import among, average
 from fedsarsa.federation.servers.projection import project
-from fedsarsa.federation.servers.rule import Context, Server
+from fedsarsa.federation.servers.rule import Context, RoundOfRun, Server
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,3 +48,13 @@ class ServerStep(Server):
         """The next start (R, d) from the last one (R, d) and the agents' parameters (R, N, d)."""
         weights = among(self.shares(after.shape[1]), present)
         return project(before + self.size * average(weights, after - before[:, None]), self.radius)
+
+    def coefficients(self, agents: int) -> Floats:  # noqa: ARG002
+        """The step size."""
+        return np.array([self.size])
+
+    @staticmethod
+    def combine_run(over: RoundOfRun) -> None:
+        """The same for one run, compiled."""
+        for j in range(len(over.mean)):
+            over.start[0, j] = over.before[0, j] + over.coefficients[0] * (over.mean[j] - over.before[0, j])

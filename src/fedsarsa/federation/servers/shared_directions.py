@@ -10,7 +10,7 @@ from fedsarsa import _checks
 from fedsarsa._checks import Floats
 from fedsarsa.federation.servers.mean import among, average
 from fedsarsa.federation.servers.projection import project
-from fedsarsa.federation.servers.rule import Context, Server
+from fedsarsa.federation.servers.rule import Context, RoundOfRun, Server
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,9 +49,25 @@ class SharedDirections(Server):
     ) -> Floats:
         """The agents' next parameters (R, N, d)."""
         agents = after.shape[1]
-        own = 1 / agents if self.own is None else self.own
+        own = self._own(agents)
         change = after - before
         if present is not None:
             change = np.where(present[..., None], change, 0.0)
         mean = average(among(self.shares(agents), present), change)[:, None]
         return project(before + own * change + (1 - own) * mean, self.radius)
+
+    def _own(self, agents: int) -> float:
+        return 1 / agents if self.own is None else self.own
+
+    def coefficients(self, agents: int) -> Floats:
+        """How much an agent's own change counts."""
+        return np.array([self._own(agents)])
+
+    @staticmethod
+    def combine_run(over: RoundOfRun) -> None:
+        """The same for one run, compiled."""
+        own = over.coefficients[0]
+        for i in range(len(over.after)):
+            for j in range(len(over.mean)):
+                before, mean_change = over.before[i, j], over.mean[j] - over.mean_before[j]
+                over.start[i, j] = before + own * (over.after[i, j] - before) + (1 - own) * mean_change

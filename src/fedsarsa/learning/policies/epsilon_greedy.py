@@ -1,21 +1,24 @@
 """Epsilon-greedy: the best action, and now and then any."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from fedsarsa import _checks
 from fedsarsa._checks import Floats
 from fedsarsa.learning.policies.greedy import SHARE, TIES, Greedy, Tied, shown
 from fedsarsa.learning.policies.policy import ALL, Classes, State
+from fedsarsa.learning.schedules import LAST, Schedule, Scheduled
 
 
 @dataclass(frozen=True)
-class EpsilonGreedy(Tied):
+class EpsilonGreedy(Scheduled, Tied):
     """Greedy with probability 1 - eps, uniform over all actions with probability eps.
 
     Parameters
     ----------
-    eps : float
-        In [0, 1].
+    eps : float or schedule
+        In [0, 1]. A schedule, such as ``LinearSchedule``, lowers it while agents learn; the policy itself is
+        then that of its end.
     ties : {"share", "first"}
         Who takes the greedy mass where several actions are best, as in ``Greedy``.
 
@@ -32,25 +35,22 @@ class EpsilonGreedy(Tied):
     array([0.1, 0.9])
     """
 
-    eps: float = 0.1
+    number: ClassVar[str] = "eps"
+    eps: float | Schedule = 0.1
     ties: str = SHARE
 
-    @property
-    def parameter(self) -> float:
-        """The one number of the policy."""
-        return self.eps
-
     def __post_init__(self) -> None:
-        eps = _checks.number("eps", self.eps, "a number in [0, 1]")
-        if not 0 <= eps <= 1:
-            raise ValueError(f"eps must be a number in [0, 1], got {self.eps!r}")
-        object.__setattr__(self, "eps", eps)
         _checks.choice("ties", self.ties, TIES)
+        if self.changes:
+            self.at_step(LAST)
+            return
+        object.__setattr__(self, "eps", _checks.fraction("eps", self.eps))
 
     def probabilities(self, values: Floats, state: State = ALL, classes: Classes = None) -> Floats:
         """pi(. | s) for ``values`` (A,) of one state, or all of them for (S, A)."""
         greedy = Greedy(self.ties).probabilities(values, state, classes)
-        return self.eps / values.shape[-1] + (1 - self.eps) * greedy
+        eps = self.parameter
+        return eps / values.shape[-1] + (1 - eps) * greedy
 
     def __repr__(self) -> str:
         return f"EpsilonGreedy(eps={self.eps!r}{shown(self.ties, ', ')})"

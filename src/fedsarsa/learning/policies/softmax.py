@@ -2,23 +2,25 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from fedsarsa import _checks
 from fedsarsa._checks import Floats
 from fedsarsa.learning.policies.policy import ALL, Classes, State
+from fedsarsa.learning.schedules import LAST, Schedule, Scheduled
 
 
 @dataclass(frozen=True)
-class Softmax:
+class Softmax(Scheduled):
     """pi(a|s) proportional to exp(Q(s, a) / temperature); Lipschitz, as Assumption ``asmp:lip`` asks.
 
     Parameters
     ----------
-    temperature : float
-        Positive. The lower, the greedier.
+    temperature : float or schedule
+        Positive. The lower, the greedier. A schedule, such as ``LinearSchedule``, lowers it while agents
+        learn; the policy itself is then that of its end.
 
     Raises
     ------
@@ -33,19 +35,18 @@ class Softmax:
     array([0.25, 0.75])
     """
 
-    temperature: float = 100.0
-
-    @property
-    def parameter(self) -> float:
-        """The one number of the policy."""
-        return self.temperature
+    number: ClassVar[str] = "temperature"
+    temperature: float | Schedule = 100.0
 
     def __post_init__(self) -> None:
+        if self.changes:
+            self.at_step(LAST)
+            return
         object.__setattr__(self, "temperature", _checks.positive("temperature", self.temperature))
 
     def probabilities(self, values: Floats, state: State = ALL, classes: Classes = None) -> Floats:  # noqa: ARG002
         """pi(. | s) for ``values`` (A,) of one state, or all of them for (S, A)."""
-        weights = np.exp((values - values.max(axis=-1, keepdims=True)) / self.temperature)
+        weights = np.exp((values - values.max(axis=-1, keepdims=True)) / self.parameter)
         return weights / weights.sum(axis=-1, keepdims=True)
 
     @staticmethod

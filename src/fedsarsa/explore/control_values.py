@@ -18,7 +18,8 @@ from pydantic import ValidationError
 from fedsarsa._checks import nearest
 from fedsarsa.experiments.config import Config
 from fedsarsa.experiments.config_errors import sentences
-from fedsarsa.explore.controls import EVERY, Control, shown
+from fedsarsa.experiments.method_sections import OURS
+from fedsarsa.explore.controls import EVERY, METHOD, WORLD, Control, settings_of, shown
 
 Values = dict[str, Any]
 
@@ -47,12 +48,11 @@ class Base:
     def available(self, controls: Iterable[Control]) -> tuple[Control, ...]:
         """The controls without those of sections that are beyond them, such as worlds from a file."""
         kept = []
-        if self.content["fleet"].get("kind", "paper") != "paper":
+        if self.content["fleet"].get("kind", "paper") not in ("paper", "control"):
             kept.append("fleet.")
         for one in controls:
-            section = one.key.removesuffix("kind")
             if one.chooses_kind and lookup(self.content, one.key) not in (None, *one.options):
-                kept.append(section)
+                kept.append(one.key.rpartition(".")[0] + ".")
         if isinstance(self.content["algorithm"]["step_size"], list):
             kept.append("algorithm.step_size.")
         return tuple(one for one in controls if not one.key.startswith(tuple(kept)))
@@ -64,23 +64,31 @@ def base_of(config: Config | None = None, folder: Path = Path()) -> Base:
     algorithm = content["algorithm"]
     if not isinstance(algorithm["step_size"], dict | list):
         algorithm["step_size"] = {"kind": "constant", "value": algorithm["step_size"]}
-    if "server" not in algorithm:  # the mean's arguments stand in its place
+    if "method" not in algorithm and "server" not in algorithm:  # the mean's arguments stand in its place
         given = {name: algorithm.pop(name) for name in ("weights", "radius") if name in algorithm}
         algorithm["server"] = {"kind": "mean", **given}
     return Base(content, folder)
+
+
+def control_base() -> Base:
+    """Sixteen carts whose physics differ, and a training that takes about a second."""
+    carts = {"kind": "control", "world": "CartPole", "agents": 16, "spread": 0.2}
+    plain = {"fleet": carts, "training": {"steps": 20_000, "runs": 4}}
+    values = {WORLD: "CartPole"} | settings_of("CartPole")
+    return base_of(config_of(base_of(Config.model_validate(plain)), values))
 
 
 def first_values(base: Base, controls: Iterable[Control]) -> Values:
     """The value of every control that is there at first."""
     every = base.available(controls)
     known = {one.key: lookup(base.content, one.key) for one in every}
-    values = {one.key: one.default if known[one.key] is None else known[one.key] for one in every}
-    return only_shown(every, values)
+    return only_shown(every, {key: value for key, value in known.items() if value is not None})
 
 
 def only_shown(controls: tuple[Control, ...], values: Mapping[str, Any]) -> Values:
     """The values of the controls that are there; of those that have come, their defaults."""
-    return {one.key: values.get(one.key, one.default) for one in shown(controls, values)}
+    kinds = {one.key: one.default for one in controls if one.chooses_kind}
+    return {one.key: values.get(one.key, one.default) for one in shown(controls, kinds | dict(values))}
 
 
 def from_query(text: str, base: Base, controls: Sequence[Control]) -> tuple[Values, dict[str, str]]:
@@ -101,7 +109,10 @@ def from_query(text: str, base: Base, controls: Sequence[Control]) -> tuple[Valu
         if key in given and given[key] not in options:
             said = f"{key}: expected {' or '.join(options)}, got {given[key]!r}"
             errors[key] = f"address: {said}{nearest(given.pop(key), list(options))}"
-    return only_shown(every, first_values(base, every) | given), errors
+    values = first_values(base, every)
+    if WORLD in given and given[WORLD] != values.get(WORLD):
+        values |= settings_of(given[WORLD])
+    return only_shown(every, values | given), errors
 
 
 def to_query(values: Mapping[str, Any]) -> str:
@@ -142,6 +153,12 @@ def toml(value: Any) -> str:
 def content_of(base: Base, values: Mapping[str, Any]) -> dict[str, Any]:
     """The configuration with these values, as TOML gives it."""
     content = deepcopy(base.content)
+    method = values.get(METHOD)
+    if method is not None and method != content["algorithm"].get("method", OURS):
+        other = {"method": method, "step_size": {}}
+        content["algorithm"] = base_of().content["algorithm"] if method == OURS else other
+    if values.get(WORLD) != content["fleet"].get("world"):
+        content["fleet"] |= {"physics": {}, "vary": {}}  # another world has physics of its own
     for key, value in values.items():
         if key.endswith(".kind") and lookup(content, key) != value:
             _assign(content, key.removesuffix(".kind"), {})  # another kind has keys of its own
@@ -151,11 +168,13 @@ def content_of(base: Base, values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _shortest(content: dict[str, Any]) -> dict[str, Any]:
-    """A constant step size as a number, and the plain mean as no rule at all."""
+    """A constant step size as a number; the plain mean and FedSARSA as nothing at all."""
     algorithm, step_size = content["algorithm"], content["algorithm"]["step_size"]
+    if algorithm.get("method") == OURS:
+        del algorithm["method"]
     if isinstance(step_size, dict) and step_size.keys() == {"kind", "value"}:
         algorithm["step_size"] = step_size["value"]
-    if algorithm["server"] == {"kind": "mean"}:
+    if algorithm.get("server") == {"kind": "mean"}:
         del algorithm["server"]
     return content
 

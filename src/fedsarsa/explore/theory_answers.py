@@ -15,7 +15,7 @@ from fedsarsa._checks import Floats
 from fedsarsa.algorithm import FedSARSA
 from fedsarsa.experiments.config import Config, finite
 from fedsarsa.experiments.method_sections import ours
-from fedsarsa.explore.training import RECORDS
+from fedsarsa.explore.measurements import RECORDS
 from fedsarsa.worlds.fleet import Fleet
 
 
@@ -68,7 +68,12 @@ Answer = Predicted | Points | Gains | ByNumber | Unknown
 def answers(config: Config, folder: Path = Path()) -> Iterator[Answer]:
     """`Predicted`, `Points`, `Gains` and `ByNumber`; `Unknown` in the place of what theory cannot say."""
     worlds, built = config.build(folder)
-    fleet, algo, steps = finite(worlds), ours(built, "theory"), config.training.steps
+    fleet, steps = finite(worlds), config.training.steps
+    try:
+        algo = ours(built, "theory")
+    except ValueError as error:
+        yield Unknown(Predicted, str(error))
+        return
     parts: list[tuple[type, Callable[[], Any]]] = [
         (Predicted, partial(predicted, fleet, algo, steps)),
         (Points, partial(points, fleet, algo)),

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from fedsarsa.experiments import config as configs
-from fedsarsa.explore import settings
-from fedsarsa.explore.controls import ALGORITHM, FLEET, TRAINING
+from fedsarsa.explore import control_values
+from fedsarsa.explore.controls import METHOD, METHODS, shown
+from tests.explore.pages import CONTROLS
 
-CONTROLS = (*FLEET, *ALGORITHM, *TRAINING)
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
@@ -24,37 +24,39 @@ def finite_examples():
 @pytest.mark.parametrize("path", list(finite_examples()), ids=lambda path: path.stem)
 def test_values_of_an_example_give_its_configuration_again(path):
     config = configs.load(path)
-    base = settings.base_of(config)
-    values = settings.first_values(base, CONTROLS)
-    again, errors = settings.from_query(settings.to_query(values), settings.base_of(), CONTROLS)
+    base = control_values.base_of(config)
+    values = control_values.first_values(base, CONTROLS)
+    again, errors = control_values.from_query(
+        control_values.to_query(values), control_values.base_of(), CONTROLS
+    )
     assert errors == {}
     assert again == values
-    theirs = settings.config_of(settings.base_of(), again)
+    theirs = control_values.config_of(control_values.base_of(), again)
     assert theirs.fleet == config.fleet
     assert theirs.training == config.training
     assert repr(theirs.algorithm.build()) == repr(config.algorithm.build())
 
 
 def test_published_setting_is_the_default():
-    base = settings.base_of()
-    made = settings.config_of(base, settings.first_values(base, CONTROLS))
+    base = control_values.base_of()
+    made = control_values.config_of(base, control_values.first_values(base, CONTROLS))
     assert repr(made.algorithm.build()) == repr(configs.Config().algorithm.build())
     assert made.fleet == configs.Config().fleet
 
 
 def test_numbers_come_and_go_with_the_kind():
-    base = settings.base_of()
-    values, _ = settings.from_query("algorithm.policy.kind=epsilon-greedy", base, CONTROLS)
+    base = control_values.base_of()
+    values, _ = control_values.from_query("algorithm.policy.kind=epsilon-greedy", base, CONTROLS)
     assert values["algorithm.policy.eps"] == 0.1
     assert "algorithm.policy.temperature" not in values
-    assert settings.config_of(base, values).algorithm.policy.eps == 0.1
+    assert control_values.config_of(base, values).algorithm.policy.eps == 0.1
 
 
 def test_wrong_values_are_blamed_on_their_control_in_the_words_of_the_command_line(tmp_path):
-    base = settings.base_of()
-    values, _ = settings.from_query("fleet.agents=0&algorithm.policy.temperature=hot", base, CONTROLS)
-    with pytest.raises(settings.SettingsError) as wrong:
-        settings.config_of(base, values)
+    base = control_values.base_of()
+    values, _ = control_values.from_query("fleet.agents=0&algorithm.policy.temperature=hot", base, CONTROLS)
+    with pytest.raises(control_values.SettingsError) as wrong:
+        control_values.config_of(base, values)
     path = tmp_path / "wrong.toml"
     path.write_text('fleet.agents = 0\nalgorithm.policy = { kind = "softmax", temperature = "hot" }')
     with pytest.raises(ValueError, match="agents") as said:
@@ -80,22 +82,22 @@ def test_wrong_values_are_blamed_on_their_control_in_the_words_of_the_command_li
     ],
 )
 def test_an_address_names_no_files_and_no_other_keys(query, said):
-    values, errors = settings.from_query(query, settings.base_of(), CONTROLS)
+    values, errors = control_values.from_query(query, control_values.base_of(), CONTROLS)
     assert any(said in error for error in errors.values()), errors
-    assert values == settings.first_values(settings.base_of(), CONTROLS)
+    assert values == control_values.first_values(control_values.base_of(), CONTROLS)
 
 
 @pytest.mark.parametrize(
     "value", [1, 0.5, 1e-4, True, [0.05, 0.01], "never", "1", 'a "b" \\ c', "true", "", {"a": [1, "b"]}]
 )
 def test_values_are_read_as_they_were_written(value):
-    again = settings.parsed(settings.written(value))
+    again = control_values.parsed(control_values.written(value))
     assert again == value
     assert type(again) is type(value)
 
 
 def test_values_in_toml_are_toml():
-    line = f"value = {settings.toml({'kind': 'fixed', 'pi': [[0.5, 0.5]], 'is': True})}"
+    line = f"value = {control_values.toml({'kind': 'fixed', 'pi': [[0.5, 0.5]], 'is': True})}"
     assert tomllib.loads(line)["value"] == {"kind": "fixed", "pi": [[0.5, 0.5]], "is": True}
 
 
@@ -110,8 +112,8 @@ def test_values_in_toml_are_toml():
     ],
 )
 def test_errors_find_their_control(message, key):
-    values = settings.first_values(settings.base_of(), CONTROLS)
-    assert settings.blamed(message, values) == key
+    values = control_values.first_values(control_values.base_of(), CONTROLS)
+    assert control_values.blamed(message, values) == key
 
 
 def test_what_no_control_has_stays_as_in_the_file(tmp_path):
@@ -121,13 +123,45 @@ def test_what_no_control_has_stays_as_in_the_file(tmp_path):
         'fleet.agents = 2\nalgorithm.features = { kind = "tabular", file = "phi.npy" }\n'
         "algorithm.step_size = [0.1, 0.2]\nalgorithm.weights = [0.3, 0.7]\nalgorithm.trace_decay = 0.5\n"
     )
-    base = settings.base_of(configs.load(path), tmp_path)
-    values = settings.first_values(base, CONTROLS)
+    base = control_values.base_of(configs.load(path), tmp_path)
+    values = control_values.first_values(base, CONTROLS)
     assert not [key for key in values if key.startswith(("algorithm.features", "algorithm.step_size"))]
-    config = settings.config_of(base, values | {"algorithm.sync_every": "never"})
+    config = control_values.config_of(base, values | {"algorithm.sync_every": "never"})
     algo = config.algorithm.build(tmp_path)
     assert algo.sync_every is None
     assert algo.step_size == [0.1, 0.2]
     assert algo.trace_decay == 0.5
     assert np.array_equal(algo.weights, [0.3, 0.7])
     assert algo.features.on(100, 100).dim == 2
+
+
+def test_controls_of_a_method_are_the_keys_it_has():
+    base = control_values.base_of()
+    for method in METHODS.options:
+        values, errors = control_values.from_query(f"{METHOD}={method}", base, CONTROLS)
+        assert errors == {}
+        assert values[METHOD] == method
+        assert list(values) == [one.key for one in shown(CONTROLS, values)]
+        algorithm = control_values.config_of(base, values).algorithm
+        assert getattr(algorithm, "method", "FedSARSA") == method
+        assert values["algorithm.step_size.value"] == getattr(algorithm, "step_size", None)
+
+
+def test_controls_come_back_with_the_method_that_has_them():
+    base = control_values.base_of()
+    first = control_values.first_values(base, CONTROLS)
+    gone = control_values.only_shown(CONTROLS, first | {METHOD: "FedTD"})
+    assert not [key for key in gone if key.startswith("algorithm.server")]
+    assert control_values.only_shown(CONTROLS, gone | {METHOD: "FedSARSA"}) == first
+
+
+def test_a_method_in_a_file_is_kept_until_another_is_chosen(tmp_path):
+    path = tmp_path / "own.toml"
+    path.write_text('algorithm = { method = "NStepTD", n = 5, step_size = 0.02 }')
+    base = control_values.base_of(configs.load(path))
+    values = control_values.first_values(base, CONTROLS)
+    assert control_values.config_of(base, values).algorithm.n == 5
+    other = control_values.config_of(base, values | {METHOD: "FedTD"}).algorithm
+    assert (other.method, other.step_size) == ("FedTD", 0.02)
+    ours = control_values.config_of(base, values | {METHOD: "FedSARSA"}).algorithm.build()
+    assert (ours.step_size, ours.server) == (0.02, None)

@@ -1,67 +1,80 @@
-"""The server's part of a compiled round: average, project, record; note runs that have failed."""
+"""The server's part of a compiled round: average, apply the rule, project, record; note runs that failed."""
 
 import math
 
 from fedsarsa._checks import Floats
-from fedsarsa._numba import U64, kernel, piece, vectorised
-from fedsarsa.engines.arrays import RoundSettings, RunView, Span
+from fedsarsa._numba import U64, dispatch, kernel, piece, vectorised
+from fedsarsa.engines.arrays import Options, RoundSettings, RunView, ServerView, Span
+from fedsarsa.federation.servers import COMPILED, FirstDirections
+from fedsarsa.federation.servers.rule import RoundOfRun
 from fedsarsa.federation.state import RUNNING
 from fedsarsa.learning.continuous_features import Integers
+
+opening_run = piece(FirstDirections.opening_run)
+combine_run = dispatch([piece(rule.combine_run) for rule in COMPILED if rule.combine_run is not None])
 
 
 @kernel
 def settle(
     settings: RoundSettings,
+    options: Options | None,
     view: RunView,
     span: Span,
     k: int,
+    step_sums: Floats,
     failed_at: Integers,
-    spread: Floats,
     central: Floats,
     drift: Floats,
 ) -> None:
     """End a span's k-th round (see `end_round`)."""
-    end_round(settings, view, span, k, failed_at, spread, central, drift)
+    end_round(settings, options, view, span, k, step_sums, failed_at, central, drift)
 
 
 @piece
 def end_round(
     settings: RoundSettings,
+    options: Options | None,
     view: RunView,
     span: Span,
     k: int,
+    step_sums: Floats,
     failed_at: Integers,
-    spread: Floats,
     central: Floats,
     drift: Floats,
 ) -> None:
-    """End a span's k-th round: average, and if it synchronises, project and record.
+    """End a span's k-th round: average, and if it synchronises, apply the rule and record.
 
-    Agents take the broadcast up when they enter the next round. A part of a round only notes failures, which
-    threads saw in ``failed_at`` (R,); ``spread`` (d,) is working space.
+    Agents take the broadcast up when they enter the next round; a start of their own they have at once. A
+    part of a round only notes failures, which threads saw in ``failed_at`` (R,). ``step_sums``
+    (rounds, schedules) are the sums of the rounds' step sizes. A rule that is not compiled is applied
+    afterwards: until then, the mean is in its place.
     """
     begun = span.begun + k * span.steps
     end = span.t + (k + 1) * span.steps
+    if options is not None:
+        for agent in range(len(view.server.step_sums)):
+            view.server.step_sums[agent] = step_sums[k, settings.schedule[agent]]
     for run in range(len(view.failed_at)):
-        average = view.central[run]
+        own = view.central[run]
         if span.ends and view.failed_at[run] == RUNNING and failed_at[run] == RUNNING:
             if view.progress.size > 0:
                 gather(settings, view, begun, end - begun, run)
             if span.synchronises:
-                origin = U64(run * len(settings.weights) * len(average))
-                drift[run, k] = mean(settings.weights, view.theta, origin, average, spread)
-                project(average, settings.radius)
-                if not all_finite(average):
+                origin = U64(run * len(settings.weights) * len(own))
+                drift[run, k] = mean(
+                    settings.weights, view.theta, origin, view.server.mean, view.server.spread
+                )
+                if not start_anew(settings, options, view, end - begun, run):
                     failed_at[run] = end - 1
         if view.failed_at[run] == RUNNING and failed_at[run] != RUNNING:
             view.failed_at[run] = failed_at[run]
-            for j in range(len(average)):
-                average[j] = math.nan
+            for j in range(len(own)):
+                own[j] = math.nan
         if span.synchronises:
             if view.failed_at[run] != RUNNING:
                 drift[run, k] = math.nan
-            for j in range(len(average)):
-                central[run, k, j] = average[j]
+            for j in range(len(own)):
+                central[run, k, j] = own[j]
 
 
 @vectorised
@@ -105,6 +118,72 @@ def mean(weights: Floats, theta: Floats, origin: int, average: Floats, spread: F
 
 
 @piece
+def start_anew(settings: RoundSettings, options: Options | None, view: RunView, steps: int, run: int) -> bool:
+    """The start of a run's next round, by the rule; whether it is finite."""
+    finite = True
+    if options is None or options.rule < 0:
+        finite = take_mean(settings, view, run)
+    else:
+        finite = apply(settings, options, view.server, view.central[run], steps, run)
+        clear(view.server.left[run])
+    return finite
+
+
+@piece
+def take_mean(settings: RoundSettings, view: RunView, run: int) -> bool:
+    """Make the agents' mean, projected, the central parameter; whether it is finite."""
+    own = view.central[run]
+    for j in range(len(own)):
+        own[j] = view.server.mean[j]
+    project(own, settings.radius)
+    return all_finite(own)
+
+
+@piece
+def apply(
+    settings: RoundSettings, options: Options, server: ServerView, own: Floats, steps: int, run: int
+) -> bool:
+    """Apply a compiled rule to one run; whether parameters, and what is added to directions, are finite."""
+    starts, shift, finite = server.starts[run], server.shift[run], True
+    over = RoundOfRun(
+        settings.weights,
+        server.step_sums,
+        steps,
+        options.coefficients,
+        starts,
+        server.start,
+        server.theta[run],
+        server.left[run],
+        shift,
+        server.mean,
+        own,
+    )
+    combine_run(options.rule, over)
+    for i in range(len(shift)):
+        finite &= all_finite(shift[i])
+    for i in range(len(server.start)):
+        project(server.start[i], settings.radius)
+        finite &= all_finite(server.start[i])
+        for j in range(len(own)):
+            starts[i, j] = server.start[i, j]
+    if not settings.common:
+        for j in range(len(own)):
+            own[j] = 0.0
+        for i in range(len(starts)):
+            for j in range(len(own)):
+                server.theta[run, i, j] = starts[i, j]
+                own[j] += settings.weights[i] * starts[i, j]
+    return finite
+
+
+@kernel
+def exchange_directions(settings: RoundSettings, view: RunView) -> None:
+    """Make a round's shift of the agents' first directions, which are in its place."""
+    for run in range(len(view.failed_at)):
+        opening_run(settings.weights, view.server.shift[run], view.server.mean)
+
+
+@piece
 def gather(settings: RoundSettings, view: RunView, t: int, steps: int, run: int) -> None:
     """Add the weighted parameters of a round to theta-tilde's sum, before the average changes.
 
@@ -126,7 +205,7 @@ def gather(settings: RoundSettings, view: RunView, t: int, steps: int, run: int)
 @piece
 def project(theta: Floats, radius: float) -> None:
     """Move ``theta`` to the nearest point of the ball of ``radius`` around 0."""
-    if radius == math.inf:
+    if math.isinf(radius):
         return
     largest = 0.0
     for j in range(len(theta)):
@@ -140,6 +219,14 @@ def project(theta: Floats, radius: float) -> None:
     if norm > radius:
         for j in range(len(theta)):
             theta[j] *= radius / norm
+
+
+@piece
+def clear(rows: Floats) -> None:
+    """Set all of a matrix to zero."""
+    for i in range(rows.shape[0]):
+        for j in range(rows.shape[1]):
+            rows[i, j] = 0.0
 
 
 @piece

@@ -10,7 +10,7 @@ import pytest
 import fedsarsa as fs
 from fedsarsa.experiments import config as configs
 from fedsarsa.experiments.statistics import squared_distance
-from fedsarsa.explore import exports, sentence, settings, theory, training
+from fedsarsa.explore import control_values, exports, measurements, sentence, theory_answers
 from fedsarsa.explore.jobs import StoppedError
 from tests.explore.pages import CONTROLS
 
@@ -18,10 +18,10 @@ SMALL = "fleet.agents=3&fleet.eps_p=0.2&fleet.eps_r=0.2&fleet.states=10&fleet.ac
 
 
 def content(query=SMALL):
-    base = settings.base_of()
-    values, errors = settings.from_query(query, base, CONTROLS)
+    base = control_values.base_of()
+    values, errors = control_values.from_query(query, base, CONTROLS)
     assert errors == {}
-    return settings.content_of(base, values)
+    return control_values.content_of(base, values)
 
 
 def config(query=SMALL):
@@ -30,12 +30,12 @@ def config(query=SMALL):
 
 @pytest.fixture(scope="module")
 def trained():
-    return training.train(config())
+    return measurements.train(config())
 
 
 @pytest.fixture(scope="module")
 def answers():
-    return {type(one): one for one in theory.answers(config())}
+    return {type(one): one for one in theory_answers.answers(config())}
 
 
 def test_curves_are_those_of_train(trained):
@@ -43,21 +43,21 @@ def test_curves_are_those_of_train(trained):
     algo = fs.FedSARSA()
     history = algo.train(fleet, steps=2000)
     point = fs.theory.fixed_point(fleet[0], algo.features, algo.policy)
-    assert np.allclose(trained.curves()["error"], history.mse(point).mean("run"), rtol=1e-12)
-    curves = trained.curves()
+    assert np.allclose(trained.curves["error"], history.mse(point).mean("run"), rtol=1e-12)
+    curves = trained.curves
     assert (curves["low"] <= curves["error"]).all()
     assert (curves["error"] <= curves["high"]).all()
     assert curves["drift"].notnull().sum() == 200
 
 
 def test_a_curve_has_few_points_and_ends_with_the_training():
-    many = training.train(config(SMALL + "&training.steps=5003&algorithm.sync_every=1&training.runs=1"))
-    assert len(many.curves()["t"]) < 450
-    assert int(many.curves()["t"][-1]) == 5003
-    never = training.train(config(SMALL + "&algorithm.sync_every=never"))
-    assert never.curves()["t"].values.tolist() == [0, 2000]
+    many = measurements.train(config(SMALL + "&training.steps=5003&algorithm.sync_every=1&training.runs=1"))
+    assert len(many.curves["t"]) < 450
+    assert int(many.curves["t"][-1]) == 5003
+    never = measurements.train(config(SMALL + "&algorithm.sync_every=never"))
+    assert never.curves["t"].values.tolist() == [0, 2000]
     plain = ((never.history.final - never.point) ** 2).sum("d").mean("run")
-    assert float(never.curves()["error"][-1]) == pytest.approx(float(plain))
+    assert float(never.curves["error"][-1]) == pytest.approx(float(plain))
 
 
 def test_the_floor_is_the_mean_of_the_late_errors(trained):
@@ -71,14 +71,14 @@ def test_the_floor_is_the_mean_of_the_late_errors(trained):
 def test_agents_in_one_world_have_hardly_any_bias():
     """Noise of a mean over ten runs is not taken for bias: the rest is of second order in the step size."""
     same = SMALL + "&fleet.eps_p=0.0&fleet.eps_r=0.0&training.steps=20000&algorithm.step_size.value=0.05"
-    parts = training.train(config(same)).floor()
+    parts = measurements.train(config(same)).floor()
     assert parts["bias"] < 0.05 * parts["noise"]
 
 
 def test_a_training_is_stopped_and_says_how_far_it_is():
     seen = []
     with pytest.raises(StoppedError):
-        training.train(config(), stopped=lambda: bool(seen), report=seen.append)
+        measurements.train(config(), stopped=lambda: bool(seen), report=seen.append)
     assert len(seen) == 1
     assert 0 < seen[0] <= 1
 
@@ -86,41 +86,41 @@ def test_a_training_is_stopped_and_says_how_far_it_is():
 def test_theory_says_what_predict_and_personal_weights_say(answers):
     fleet, algo = config().build(None)
     predicted = fs.theory.predict(fleet, algo, 2000)
-    assert np.allclose(answers[theory.Predicted].mse, predicted.mse)
-    assert answers[theory.Predicted].floor == predicted.floor
+    assert np.allclose(answers[theory_answers.Predicted].mse, predicted.mse)
+    assert answers[theory_answers.Predicted].floor == predicted.floor
     best = fs.theory.personal_weights(fleet, algo, 2000)
-    assert np.array_equal(answers[theory.Gains].alone, best.alone)
-    assert np.array_equal(answers[theory.Gains].together, best.together)
-    assert np.allclose(answers[theory.Points].own, best.points)
-    numbers = answers[theory.ByNumber]
+    assert np.array_equal(answers[theory_answers.Gains].alone, best.alone)
+    assert np.array_equal(answers[theory_answers.Gains].together, best.together)
+    assert np.allclose(answers[theory_answers.Points].own, best.points)
+    numbers = answers[theory_answers.ByNumber]
     assert numbers.agents == [1, 2, 3]
     assert numbers.error[-1] == pytest.approx(float(predicted.mse[-1]))
 
 
 def test_theory_says_why_it_knows_nothing():
-    said = list(theory.answers(config(SMALL + "&algorithm.policy.kind=greedy")))
-    why = {one.part: one.why for one in said if isinstance(one, theory.Unknown)}
-    assert why.keys() >= {theory.Predicted, theory.Gains, theory.ByNumber}
-    assert "Greedy" in why[theory.Predicted]
+    said = list(theory_answers.answers(config(SMALL + "&algorithm.policy.kind=greedy")))
+    why = {one.part: one.why for one in said if isinstance(one, theory_answers.Unknown)}
+    assert why.keys() >= {theory_answers.Predicted, theory_answers.Gains, theory_answers.ByNumber}
+    assert "Greedy" in why[theory_answers.Predicted]
 
 
 def test_the_plane_keeps_distances_of_points_that_lie_in_one():
     rng = np.random.default_rng(0)
     flat = rng.normal(size=(7, 2)) @ np.linalg.qr(rng.normal(size=(5, 2)))[0].T
-    points = theory.Points(flat[:4], flat[4], flat[5])
-    seen, finals = theory.plane(points, flat[6:])
+    points = theory_answers.Points(flat[:4], flat[4], flat[5])
+    seen, finals = theory_answers.plane(points, flat[6:])
     before = np.linalg.norm(flat[:4] - flat[6], axis=1)
     assert np.allclose(np.linalg.norm(seen.own - finals[0], axis=1), before)
 
 
 def test_gains_and_returns(trained, answers):
-    local = training.train_alone(trained)
-    own = answers[theory.Points].own
-    alone, together = training.errors_alone(local, own), trained.errors_to(own)
+    local = measurements.train_alone(trained)
+    own = answers[theory_answers.Points].own
+    alone, together = measurements.errors_alone(local, own), trained.errors_to(own)
     direct = ((local.values - own) ** 2).sum(axis=-1).mean(axis=0)
     assert np.allclose(alone.mean, direct)
     assert (together.low <= together.mean).all()
-    worth = training.returns(trained, local)
+    worth = measurements.returns(trained, local)
     exact = fs.evaluate(trained.fleet, trained.algo, trained.history.final.mean("run"))
     assert np.allclose(worth["together"], exact["discounted_return"])
     assert (worth["optimal"] >= worth["alone"]).all()
@@ -128,14 +128,14 @@ def test_gains_and_returns(trained, answers):
 
 def bars(*means):
     means = np.array(means)
-    return training.Bars(means, means - 0.1, means + 0.1)
+    return measurements.Bars(means, means - 0.1, means + 0.1)
 
 
 def test_sentences_come_from_the_numbers(trained, answers):
-    said = sentence.sentences(trained, answers[theory.Predicted])
-    last = float(trained.curves()["error"][-1])
+    said = sentence.sentences(trained, answers[theory_answers.Predicted])
+    last = float(trained.curves["error"][-1])
     assert f"the error of 3 agents together is {last:.3g}" in said
-    assert f"theory predicted {float(answers[theory.Predicted].mse[-1]):.3g}" in said
+    assert f"theory predicted {float(answers[theory_answers.Predicted].mse[-1]):.3g}" in said
     gains = (bars(1.0, 1.0, 1.0), bars(0.5, 1.5, 1.0))
     said = sentence.sentences(trained, None, gains)
     assert "1 of 3 agents come nearer" in said
@@ -152,11 +152,11 @@ def test_sentences_come_from_the_numbers(trained, answers):
     ],
 )
 def test_sentences_say_how_many_agents_help(trained, errors, words):
-    assert words in sentence.sentences(trained, by_number=theory.ByNumber([1, 2, 3, 4], errors))
+    assert words in sentence.sentences(trained, by_number=theory_answers.ByNumber([1, 2, 3, 4], errors))
 
 
 def test_failed_runs_are_named():
-    wild = training.train(config(SMALL + "&algorithm.step_size.value=50.0&training.runs=2"))
+    wild = measurements.train(config(SMALL + "&algorithm.step_size.value=50.0&training.runs=2"))
     assert "In 2 of 2 runs parameters stopped being finite" in sentence.sentences(wild)
 
 
@@ -180,7 +180,23 @@ def test_copied_toml_is_the_same_configuration(query):
 def test_copied_python_trains_the_same(query):
     names = {"print": lambda text: None}
     exec(exports.python(content(query)), names)
-    assert np.array_equal(names["history"].final, training.train(config(query)).history.final)
+    assert np.array_equal(names["history"].final, measurements.train(config(query)).history.final)
+
+
+@pytest.mark.parametrize("method", ["SARSA", "FedTD", "QAvg", "ProjPAvg"])
+def test_other_methods_are_trained_and_copied(method):
+    query = SMALL + f"&algorithm.method={method}&training.steps=100&training.runs=2"
+    found = measurements.train(config(query))
+    names = {"print": lambda text: None}
+    exec(exports.python(content(query)), names)
+    assert np.array_equal(names["history"].final, found.history.final)
+    target = found.algo.target(found.fleet)
+    if target is None:
+        assert f"{method} aims at no parameter" in sentence.sentences(found)
+    else:
+        assert np.allclose(found.curves["error"], names["history"].mse(target).mean("run"))
+    (said,) = theory_answers.answers(config(query))
+    assert said.why == f"algorithm.method: expected FedSARSA for theory, got {method!r}"
 
 
 def test_copied_python_of_other_worlds_runs(tmp_path, monkeypatch):
@@ -191,24 +207,24 @@ def test_copied_python_of_other_worlds_runs(tmp_path, monkeypatch):
         'fleet = { kind = "file", path = "worlds.npz", discount = 0.5, actions = 3 }\n'
         'algorithm.features.kind = "one-hot"'
     )
-    base = settings.base_of(configs.load(path), tmp_path)
-    values = settings.first_values(base, CONTROLS) | {"training.steps": 200}
+    base = control_values.base_of(configs.load(path), tmp_path)
+    values = control_values.first_values(base, CONTROLS) | {"training.steps": 200}
     monkeypatch.chdir(tmp_path)
     names = {"print": lambda text: None}
-    exec(exports.python(settings.content_of(base, values)), names)
-    here = training.train(settings.config_of(base, values), tmp_path)
+    exec(exports.python(control_values.content_of(base, values)), names)
+    here = measurements.train(control_values.config_of(base, values), tmp_path)
     assert np.array_equal(names["history"].final, here.history.final)
 
 
 def test_files_hold_the_numbers(trained, answers, tmp_path):
-    predicted = answers[theory.Predicted]
+    predicted = answers[theory_answers.Predicted]
     rows = list(csv.DictReader(io.StringIO(exports.csv_text(trained, predicted))))
-    curves = trained.curves()
+    curves = trained.curves
     assert [int(row["t"]) for row in rows] == curves["t"].values.tolist()
     assert np.array_equal([float(row["error"]) for row in rows], curves["error"])
     assert np.array_equal([float(row["predicted"]) for row in rows], predicted.mse)
     assert rows[0]["drift"] == ""
-    made = {name: make(trained, predicted, content()) for name, (_, make) in exports.FILES.items()}
+    made = {name: make((trained, predicted), content()) for name, (_, make) in exports.FILES.items()}
     assert made["PNG"].startswith(b"\x89PNG")
     assert b"<svg" in made["SVG"]
     (tmp_path / "history.nc").write_bytes(made["netCDF"])

@@ -4,6 +4,7 @@ import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,6 +20,8 @@ from fedsarsa.experiments.references import reference
 from fedsarsa.experiments.statistics import TAIL, mean_and_margin, squared_distance
 from fedsarsa.explore.jobs import Stopped, StoppedError
 from fedsarsa.federation.history import History
+from fedsarsa.learning.policies import improvement
+from fedsarsa.methods import Method
 from fedsarsa.worlds.fleet import Fleet
 
 RECORDS = 400  # synchronisations that a curve shows at most
@@ -41,11 +44,12 @@ class Trained:
     parameters : (run, t, d)
         The central parameter at synchronisations and after the last step.
     point : (d,) or None
-        Where agent 0 would settle alone, to which errors are measured; None where that is nowhere.
+        Where agent 0 would settle alone, or what another method aims at, to which errors are measured; None
+        where there is no such parameter.
     """
 
     fleet: Fleet
-    algo: FedSARSA
+    algo: FedSARSA | Method
     history: History
     parameters: xr.DataArray
     point: Floats | None
@@ -60,6 +64,7 @@ class Trained:
         where = np.nan if self.point is None else self.point
         return ((self.parameters - where) ** 2).sum("d", skipna=False).rename("error")
 
+    @cached_property
     def curves(self) -> xr.Dataset:
         """Over t: mean ``error`` and its 95% band ``low`` to ``high``, and mean ``drift``."""
         with warnings.catch_warnings(action="ignore", category=RuntimeWarning):  # every run has failed
@@ -87,7 +92,10 @@ class Trained:
         means = late.mean("t")
         bias = float(((means.mean("run") - self.point) ** 2).sum("d"))
         if late.sizes["run"] > 1:
-            bias = max(0.0, squared_distance(means, self.point).value)
+            with warnings.catch_warnings(
+                action="ignore", category=RuntimeWarning
+            ):  # two runs have no interval
+                bias = max(0.0, squared_distance(means, self.point).value)
         return {"bias": bias, "noise": total - bias}
 
     def errors_to(self, points: Floats) -> Bars:
@@ -111,12 +119,12 @@ def train(
     ValueError, TypeError
         The settings do not fit together.
     """
-    worlds, built = config.build(folder)
-    fleet, algo = finite(worlds), ours(built, "this page")
+    worlds, algo = config.build(folder)
+    fleet = finite(worlds)
     settings = config.training.model_copy(update={"record_every": record_every(config)})
     if runs is not None:
         settings = settings.model_copy(update={"runs": min(runs, settings.runs)})
-    history = algo.train(fleet, **settings.model_dump(), progress=_watch(settings.steps, stopped, report))
+    history = algo.train(fleet, **settings.model_dump(), progress=watch(settings.steps, stopped, report))
     parameters, last = history.central, history.settings["steps"]
     if int(parameters["t"][-1]) != last:
         end = history.final.expand_dims(t=[last]).transpose("run", "t", "d")
@@ -128,7 +136,7 @@ def train(
 
 def record_every(config: Config) -> int:
     """As the configuration says, or less often: a curve needs no more than ``RECORDS`` points."""
-    training, every = config.training, config.algorithm.sync_every
+    training, every = config.training, getattr(config.algorithm, "sync_every", 1)
     rounds = 0 if every == "never" else training.steps // every
     return max(training.record_every, rounds // RECORDS, 1)
 
@@ -136,13 +144,15 @@ def record_every(config: Config) -> int:
 def train_alone(trained: Trained, stopped: Stopped = lambda: False) -> xr.DataArray:
     """What every agent learns without the others in the same steps and runs, (run, agent, d)."""
     settings = trained.history.settings
-    algo = replace(trained.algo, sync_every=None, server=None, weights=None, radius=None)
+    algo = replace(
+        ours(trained.algo, "agents alone"), sync_every=None, server=None, weights=None, radius=None
+    )
     history = algo.train(
         trained.fleet,
         steps=trained.steps,
         runs=settings["runs"],
         seed=settings["seed"],
-        progress=_watch(trained.steps, stopped),
+        progress=watch(trained.steps, stopped),
     )
     return history.local
 
@@ -154,15 +164,13 @@ def errors_alone(local: xr.DataArray, points: Floats) -> Bars:
 
 def returns(trained: Trained, local: xr.DataArray) -> xr.Dataset:
     """Exact returns per agent, of parameters' means over runs: ``together``, ``alone``; and ``optimal``."""
-    common = theory.evaluate(trained.fleet, trained.algo, trained.history.final.mean("run"))
-    own = theory.evaluate(trained.fleet, trained.algo, local.mean("run"))
-    return xr.Dataset(
-        {
-            "together": common["discounted_return"],
-            "alone": own["discounted_return"],
-            "optimal": common["optimal_return"],
-        }
-    )
+    algo = ours(trained.algo, "returns")
+    features = algo.feature_map(trained.fleet)
+    common = improvement(algo.policy, features, trained.history.final.mean("run").values)
+    own = [improvement(algo.policy, features, theta) for theta in local.mean("run").values]
+    found = theory.returns_of(trained.fleet, [[common] * len(own), own])
+    together, alone = found["discounted_return"].drop_vars("run")
+    return xr.Dataset({"together": together, "alone": alone, "optimal": found["optimal_return"]})
 
 
 def _bars(error: xr.DataArray) -> Bars:
@@ -175,7 +183,7 @@ def _labelled(points: Floats) -> xr.DataArray:
     return xr.DataArray(points, dims=("agent", "d"))
 
 
-def _watch(
+def watch(
     steps: int, stopped: Stopped, report: Callable[[float], None] | None = None
 ) -> Callable[[int], None]:
     """A function to call with the steps done, which ends the training when it is no longer wanted."""

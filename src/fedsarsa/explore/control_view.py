@@ -1,0 +1,285 @@
+"""The control view: carts, cars and acrobots that learn together, and what they have learned, at play."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+from urllib.parse import parse_qs, urlencode
+
+import numpy as np
+import panel as pn
+import xarray as xr
+
+from fedsarsa.experiments.config import Config
+from fedsarsa.experiments.statistics import mean_and_margin
+from fedsarsa.explore import control_measurements, exports, page
+from fedsarsa.explore.control_measurements import Episode, Learned
+from fedsarsa.explore.control_pictures import LatePicture, LearningPicture, ValuePicture, WorldPicture
+from fedsarsa.explore.control_values import (
+    Base,
+    SettingsError,
+    blamed,
+    config_of,
+    content_of,
+    from_query,
+    to_query,
+)
+from fedsarsa.explore.controls import CONTROL_ALGORITHM, CONTROL_FLEET, TRAINING, WORLD, settings_of
+from fedsarsa.explore.downloads import Downloads
+from fedsarsa.explore.drawn_worlds import LOOKS
+from fedsarsa.explore.form import Form
+from fedsarsa.explore.jobs import Deliver, Latest, Progress, Stopped, reporter
+from fedsarsa.explore.session import Session
+
+GROUPS = {"Fleet": CONTROL_FLEET, "Algorithm": CONTROL_ALGORITHM, "Training": TRAINING}
+CONTROLS = tuple(control for group in GROUPS.values() for control in group)
+SEATS = 4  # worlds that are seen side by side
+PICTURES = 250  # of a film at most
+INTERVAL = 40  # milliseconds between two of them
+OWN = ("watch", "plane")  # keys of the address that no configuration has
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Whose episodes to watch, and over which two numbers of an observation to see values; None: as usual."""
+
+    agents: tuple[int, ...] | None = None
+    plane: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Sketched:
+    """A training with one run, to draw while the hand moves."""
+
+    learned: Learned
+
+
+@dataclass(frozen=True, eq=False)
+class Played:
+    """Episodes of the learned policy, and its values over two numbers of the observation."""
+
+    plane: tuple[int, int]
+    episodes: list[Episode]
+    values: xr.DataArray
+
+
+class ControlView:
+    """One tab: its controls, its pictures, and the training behind them."""
+
+    def __init__(self, base: Base, query: str, session: Session) -> None:
+        self.base, self.session = base, session
+        given = parse_qs(query.removeprefix("?"))
+        self.wanted = _wanted({key: values[0] for key, values in given.items() if key in OWN})
+        rest = urlencode([(key, value) for key, every in given.items() if key not in OWN for value in every])
+        values, self.address_errors = from_query(rest, base, CONTROLS)
+        self.world = values.get(WORLD)
+        self.form = Form(base, GROUPS, values, lambda moving: session.at_once(partial(self.changed, moving)))
+        self.words = page.text()
+        self.busy = page.Busy(self.halt)
+        self.curve, self.late, self.value = LearningPicture(), LatePicture(), ValuePicture()
+        self.player = pn.widgets.Player(
+            name="Play the greedy policy of the first run",
+            start=0,
+            end=1,
+            interval=INTERVAL,
+            loop_policy="once",
+            show_loop_controls=False,
+            width=280,
+        )
+        self.seats = [WorldPicture(self.player) for _ in range(SEATS)]
+        self.watch = pn.widgets.MultiChoice(name="agents to watch", max_items=SEATS, width=280)
+        self.across = pn.widgets.Select(name="values along", width=135)
+        self.up = pn.widgets.Select(name="and along", width=135)
+        for widget in (self.watch, self.across, self.up):
+            widget.param.watch(lambda _: session.at_once(self.choose), "value")
+        self.learned: Learned | None = None
+        self.turn, self.choosing, self.moving = 0, False, False
+        self.training = Latest()
+        session.at_end(self.training.close)
+        self.downloads = Downloads(exports.CONTROL_FILES, lambda: self.learned)
+        choices = pn.Card(
+            self.watch,
+            pn.Row(self.across, self.up),
+            self.player,
+            title="What to see",
+            sizing_mode="stretch_width",
+            css_classes=["group"],
+            margin=(0, 0, 8, 0),
+        )
+        pictures: list[Any] = [self.curve, self.late, self.value, *self.seats]
+        self.layout = pn.Column(
+            session.head,
+            self.words,
+            self.busy.layout,
+            page.sides(
+                pn.Column(choices, self.form.layout, self.downloads.layout),
+                page.grid(*(one.figure for one in pictures)),
+            ),
+            sizing_mode="stretch_width",
+        )
+        session.at_first(partial(self.compute, False))
+
+    def changed(self, moving: bool) -> None:
+        """Take what controls say; another world begins with physics and settings of its own."""
+        world = self.form.values.get(WORLD)
+        if world != self.world:
+            assert world is not None  # a world that was chosen
+            self.world, self.wanted = world, Wanted()
+            self.form.set(settings_of(world))
+        else:
+            self.compute(moving)
+
+    def compute(self, moving: bool) -> None:
+        """Train with the values that controls have now, in the place of what is under way."""
+        still, self.moving = moving and self.moving, moving
+        try:
+            config = config_of(self.base, self.form.values)
+        except SettingsError as wrong:
+            self.halt()
+            self._complain(wrong.errors | self.address_errors)
+            return
+        self.form.show_errors({})
+        self.learned = None
+        self.turn += not still
+        deliver = partial(self._deliver, self.turn)
+        if moving:
+            self.training.submit(partial(_sketched, config, self.base.folder), deliver, patient=still)
+            return
+        self.busy.show(0.0)
+        self._address()
+        self.downloads.refresh(content_of(self.base, self.form.values))
+        self.training.submit(partial(_learned, config, self.base.folder, self.wanted, deliver), deliver)
+        if self.address_errors:
+            self._complain(self.address_errors)
+            self.address_errors = {}
+
+    def choose(self) -> None:
+        """Play and map what was chosen to be seen, with what was learned already."""
+        if self.choosing or self.learned is None:
+            return
+        names = self.across.options
+        plane = names.index(self.across.value), names.index(self.up.value)
+        self.wanted = Wanted(tuple(self.watch.value), plane)
+        self._address()
+        work, deliver = partial(_played, self.learned, self.wanted), partial(self._deliver, self.turn)
+        self.training.submit(lambda _: iter([work()]), deliver)
+
+    def halt(self) -> None:
+        """Stop the training; what is drawn stays."""
+        self.turn += 1
+        self.training.stop()
+        self.busy.hide()
+
+    def _deliver(self, turn: int, result: Any) -> None:
+        """Take a result from the training's thread to the page."""
+        self.session.later(partial(self.show, result, turn))
+
+    def show(self, result: Any, turn: int) -> None:
+        """Draw what was found, unless another training has taken its place."""
+        if turn != self.turn:
+            return
+        match result:
+            case Progress(share):
+                self.busy.show(share)
+            case Sketched(learned):
+                self.curve.show(learned)
+                self.late.show(learned)
+            case Learned():
+                self.learned = result
+                self.curve.show(result)
+                self.late.show(result)
+                self.words.object = page.paragraph(sentence(result))
+                self.busy.hide()
+            case Played():
+                self._show_played(result)
+            case Exception():
+                self._complain({blamed(str(result), self.form.values): str(result)})
+
+    def _show_played(self, played: Played) -> None:
+        assert self.learned is not None  # it came before
+        names = LOOKS[self.learned.fleet.world].dimensions(self.learned.fleet[0])
+        across, up = (names[place] for place in played.plane)
+        watched = [one.agent for one in played.episodes]
+        self.choosing = True
+        self.watch.param.update(options=list(range(len(self.learned.fleet))), value=watched)
+        self.across.param.update(options=list(names), value=across)
+        self.up.param.update(options=list(names), value=up)
+        self.choosing = False
+        self.value.show(played.values, across, up)
+        longest = max((len(one.states) for one in played.episodes), default=1)
+        stride = math.ceil(longest / PICTURES)
+        for place, seat in enumerate(self.seats):
+            seat.show(played.episodes[place] if place < len(played.episodes) else None, stride)
+        self.player.param.update(value=0, end=max(1, math.ceil(longest / stride)), direction=1)
+
+    def _address(self) -> None:
+        """Put the settings and what is seen into the address."""
+        own = zip(OWN, (self.wanted.agents, self.wanted.plane), strict=True)
+        seen = {key: "|".join(map(str, numbers)) for key, numbers in own if numbers is not None}
+        self.session.address(to_query(self.form.values | seen))
+
+    def _complain(self, errors: dict[str, str]) -> None:
+        """Show errors beside their controls, the others on top."""
+        self.busy.hide()
+        self.form.show_errors(errors)
+        rest = [message for key, message in errors.items() if key not in self.form.values]
+        if rest:
+            self.words.object = page.paragraph("", wrong=" ".join(rest))
+
+
+def sentence(learned: Learned) -> str:
+    """What was learned, in words."""
+    steps = f"{learned.history.settings['steps']:,}".replace(",", " ")
+    failed = int((learned.history.failed_at >= 0).sum())
+    if failed:
+        runs = len(learned.history.failed_at)
+        return f"In {failed} of {runs} runs parameters stopped being finite: try a smaller step size."
+    kind = "a return of" if learned.curves.attrs["of"] == "return" else "a reward per step of"
+    mean, margin = (float(part) for part in mean_and_margin(learned.history.late_return().mean("agent")))
+    band = "" if math.isnan(margin) else f" (95%: {mean - margin:.4g} to {mean + margin:.4g})"
+    who = "one agent" if len(learned.fleet) == 1 else f"{len(learned.fleet)} agents"
+    said = f"After {steps} steps each, {who} have {kind} {mean:.4g} on the mean{band}."
+    each = learned.late["mean"].values
+    if len(each) > 1 and np.isfinite(each).all():
+        best, worst = int(np.argmax(each)), int(np.argmin(each))
+        said += (
+            f" One policy serves agent {best} best, with {each[best]:.4g}, "
+            f"and agent {worst} worst, with {each[worst]:.4g}."
+        )
+    return said
+
+
+def _wanted(given: dict[str, str]) -> Wanted:
+    """What an address wants to be seen; what is not a number counts for nothing."""
+    numbers = {key: [int(one) for one in text.split("|") if one.isdecimal()] for key, text in given.items()}
+    plane = numbers.get("plane", [])
+    return Wanted(
+        tuple(numbers["watch"][:SEATS]) if "watch" in numbers else None,
+        (plane[0], plane[1]) if len(plane) == 2 else None,
+    )
+
+
+def _learned(
+    config: Config, folder: Any, wanted: Wanted, deliver: Deliver, stopped: Stopped
+) -> Iterator[Any]:
+    """A training, then what is seen of it."""
+    learned = control_measurements.train(config, folder, stopped, reporter(deliver))
+    yield learned
+    if not stopped():
+        yield _played(learned, wanted)
+
+
+def _sketched(config: Config, folder: Any, stopped: Stopped) -> Iterator[Any]:
+    """A training with one run."""
+    yield Sketched(control_measurements.train(config, folder, stopped, runs=1))
+
+
+def _played(learned: Learned, wanted: Wanted) -> Played:
+    """Episodes and values as wanted; as is usual where that is not said, or not there."""
+    fleet, look = learned.fleet, LOOKS[learned.fleet.world]
+    known = wanted.plane is not None and max(wanted.plane) < len(look.dimensions(fleet[0]))
+    plane = wanted.plane if wanted.plane is not None and known else look.plane
+    agents = range(min(3, len(fleet))) if wanted.agents is None else wanted.agents
+    episodes = [control_measurements.play(learned, agent) for agent in agents if agent < len(fleet)]
+    return Played(plane, episodes, control_measurements.value_map(learned, *plane))

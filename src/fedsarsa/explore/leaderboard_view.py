@@ -1,0 +1,155 @@
+"""The results view of a leaderboard: a dot per method with its interval, and the table behind it."""
+
+import math
+from html import escape
+from typing import Any
+from urllib.parse import parse_qs, urlencode
+
+import panel as pn
+from bokeh.models import ColumnDataSource, HoverTool
+
+from fedsarsa.experiments.leaderboard import tables
+from fedsarsa.experiments.leaderboard.entries import BLOCKS
+from fedsarsa.experiments.leaderboard.tables import Row
+from fedsarsa.explore import page
+from fedsarsa.explore.pictures import blank
+from fedsarsa.explore.results import Leaderboard
+from fedsarsa.explore.results_view import LOOK_SECONDS, TABLE, html_table
+from fedsarsa.explore.session import Session
+
+LINE, MARGINS = 26, 90  # pixels of a method's line, and of what is above and below them
+COLOURS = dict(zip(BLOCKS, (page.BLUE, page.ORANGE, page.GREEN, page.GREY), strict=True))
+USUAL = {"control": tables.TO_COMMON, "prediction": tables.TO_AGENTS}  # what is compared at first
+
+
+class LeaderboardView:
+    """One tab on the folder of a leaderboard; it follows the folder as it changes."""
+
+    def __init__(self, board: Leaderboard, query: str, session: Session) -> None:
+        self.board, self.session = board, session
+        given = {key: values[0] for key, values in parse_qs(query.removeprefix("?")).items()}
+        self.rows = board.rows()
+        self.task = pn.widgets.Select(
+            name="board", options=list(dict.fromkeys(row.board for row in self.rows))
+        )
+        self.fleet, self.number = pn.widgets.Select(name="fleet"), pn.widgets.Select(name="compare")
+        self.blocks = pn.widgets.MultiChoice(name="only what", options=list(BLOCKS), placeholder="all")
+        self.words = page.text()
+        self.pictures = pn.Column(sizing_mode="stretch_width")
+        self.table = pn.pane.HTML("", stylesheets=[TABLE], sizing_mode="stretch_width")
+        self.seen, self.choosing = board.stamp(), False
+        self.task.value = given.get("board") if given.get("board") in self.task.options else self.task.value
+        self.blocks.value = [one for one in given.get("methods", "").split("|") if one in BLOCKS]
+        self.task.param.watch(lambda _: session.at_once(lambda: self.choose({})), "value")
+        for widget in (self.fleet, self.number, self.blocks):
+            widget.param.watch(lambda _: session.at_once(self.draw), "value")
+        controls = pn.Column(self.task, self.fleet, self.number, self.blocks, width=310)
+        answers = pn.Column(self.pictures, self.table, sizing_mode="stretch_width")
+        self.layout = pn.Column(
+            session.head, self.words, page.sides(controls, answers), sizing_mode="stretch_width"
+        )
+        session.at_first(lambda: self.begin(given))
+
+    def begin(self, given: dict[str, str]) -> None:
+        """Show the view of an address, and follow the folder."""
+        self.choose(given)
+        self.session.every(LOOK_SECONDS, self.look)
+
+    def look(self) -> None:
+        """Draw again what has changed in the folder."""
+        if self.board.stamp() != self.seen:
+            self.seen, self.rows = self.board.stamp(), self.board.rows()
+            self.draw()
+
+    def choose(self, given: dict[str, str]) -> None:
+        """Offer the fleets and numbers of the board that is shown."""
+        task = self.task.value
+        fleets = list(dict.fromkeys(row.fleet for row in self.rows if row.board == task))
+        numbers = list(tables.columns(task))
+        self.choosing = True
+        for widget, options, wanted, usual in (
+            (self.fleet, fleets, given.get("fleet"), fleets[0]),
+            (self.number, numbers, given.get("compare"), USUAL.get(task, numbers[0])),
+        ):
+            widget.param.update(options=options, value=wanted if wanted in options else usual)
+        self.choosing = False
+        self.draw()
+
+    def draw(self) -> None:
+        """Draw the methods that are not filtered out."""
+        if self.choosing:
+            return
+        rows = [row for row in self.rows if (row.board, row.fleet) == (self.task.value, self.fleet.value)]
+        kept = [row for row in rows if not self.blocks.value or row.block in self.blocks.value]
+        leaders = tables.leaders(rows)
+        self.words.object = page.paragraph(sentence(rows))
+        self.pictures[:] = [pn.pane.Bokeh(picture(kept, self.number.value), sizing_mode="stretch_width")]
+        self.table.object = table(kept, leaders)
+        known = {"board": self.task.value, "fleet": self.fleet.value, "compare": self.number.value}
+        known |= {"methods": "|".join(self.blocks.value)} if self.blocks.value else {}
+        self.session.address("?" + urlencode(known))
+
+
+def sentence(rows: list[Row]) -> str:
+    """Who leads on a fleet, block by block; methods whose intervals reach the best lead together."""
+    leaders = tables.leaders(rows)
+    said = []
+    for block in BLOCKS:
+        names = [row.label for row in rows if row in leaders and row.block == block]
+        if names:
+            said.append(f"{block.capitalize()}: {'; '.join(names)}.")
+    refused = sum(1 for row in rows if row.refused)
+    if refused:
+        said.append(f"{refused} of {len(rows)} methods refuse these worlds.")
+    return (
+        "Within reach of the best, by what methods know. " + " ".join(said)
+        if said
+        else "No method was measured here."
+    )
+
+
+def picture(rows: list[Row], number: str) -> Any:
+    """A line per method, in the order of the table; its settings appear where the pointer is."""
+    measured = [row for row in rows if row.numbers and not math.isnan(row.numbers[number].value)]
+    height = MARGINS + LINE * max(1, len(measured))
+    labels = [row.label for row in reversed(measured)]
+    drawn = blank(f"{number}, with 95% interval", number, "", y_range=labels, height=height)
+    columns: dict[str, list[Any]] = {
+        "method": [row.label for row in measured],
+        "value": [row.numbers[number].value for row in measured],
+        "low": [row.numbers[number].low for row in measured],
+        "high": [row.numbers[number].high for row in measured],
+        "colour": [COLOURS.get(row.block, page.GREY) for row in measured],
+        "block": [row.block for row in measured],
+        "step": [f"{row.step_size:g}" for row in measured],
+        "temperature": [f"{row.temperature:g}" for row in measured],
+        "sent": [tables.count(row.sent) for row in measured],
+    }
+    source = ColumnDataSource(columns)
+    drawn.segment("low", "method", "high", "method", source=source, color="colour", line_width=2)
+    marks = drawn.scatter("value", "method", source=source, color="colour", size=10)
+    tips = [
+        ("", "@method"),
+        (number, "@value{0.000a} (@low{0.000a} to @high{0.000a})"),
+        ("", "@block"),
+        ("step size", "@step"),
+        ("temperature", "@temperature"),
+        ("floats sent", "@sent"),
+    ]
+    drawn.add_tools(HoverTool(renderers=[marks], tooltips=tips))
+    return drawn
+
+
+def table(rows: list[Row], leaders: set[Row]) -> str:
+    """All numbers of a fleet; leaders are in bold type, and what was refused says why."""
+    if not rows:
+        return ""
+    names = tables.columns(rows[0].board)
+    made = []
+    for row in rows:
+        label = escape(row.label)
+        numbers = [escape(tables.shown(row.numbers.get(name))) for name in names]
+        first = f"<b>{label}</b>" if row in leaders else label
+        why = f"<br><small>refused: {escape(row.refused)}</small>" if row.refused else ""
+        made.append([first + why, escape(row.block), *numbers, tables.count(row.sent)])
+    return html_table(["method", "what it does", *names, "floats sent"], made)
