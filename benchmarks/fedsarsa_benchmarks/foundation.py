@@ -8,8 +8,10 @@ from functools import partial
 import numpy as np
 
 import fedsarsa as fs
+from fedsarsa.engines import build
+from fedsarsa.federation.state import first_state
 from fedsarsa_benchmarks import plain_numpy
-from fedsarsa_benchmarks.measuring import Result, at_least, at_most, per_step
+from fedsarsa_benchmarks.measuring import Result, at_least, at_most, per_step, seconds
 
 
 def cost(fleet: fs.Fleet, steps: int, runs: int, threads: int = 2, features: object = None) -> float:
@@ -20,6 +22,21 @@ def cost(fleet: fs.Fleet, steps: int, runs: int, threads: int = 2, features: obj
         return algo.train(fleet, length, runs, engine="cpu", threads=threads)
 
     return per_step(train, steps, runs * len(fleet)) * 1e9
+
+
+def advance_cost(agents: int, runs: int, repeats: int = 400) -> float:
+    """Nanoseconds per agent-step of the cpu engine's rounds alone, on one thread, in the published setting.
+
+    Short spans are timed often, and the shortest counts: that is steady on machines that others use, too.
+    What a call costs beside its rounds is the same for two lengths, and is subtracted.
+    """
+    problem = fs.FedSARSA().problem(fs.paper.fleet(agents), 10**9, runs, 0)
+    engine, state = build("cpu", problem, 1), first_state(problem, np.zeros(problem.features.dim))
+    engine.start(state)
+    long = max(3, 3000 // (agents * runs)) * 10
+    engine.advance(state, long)
+    little, much = (seconds(partial(engine.advance, state, length), repeats) for length in (10, long))
+    return (much - little) / ((long - 10) * agents * runs) * 1e9
 
 
 def callback_cost(steps: int, repeats: int = 15) -> float:
@@ -47,6 +64,11 @@ def measure(quick: bool = False) -> list[Result]:
     results.append(Result("cpu engine, 2 threads", f"{both:,.1f} ns per agent-step"))
     results.append(at_least("plain loop / cpu engine, N = 20, twenty runs", loop / both, "x", 2500))
     results.append(at_least("one thread / two threads", one / both, "x", 1.7))
+    rounds = advance_cost(20, 20)
+    results.append(at_most("rounds alone, one thread, N = 20, twenty runs", rounds, " ns per agent-step", 25))
+    for runs in (10, 1):
+        alone = advance_cost(1, runs) / rounds
+        results.append(at_most(f"cost at N = 1 with {runs} run(s) / N = 20 with twenty", alone, "x", 2))
 
     worlds = fs.paper.fleet(100)
     large = fs.Fleet(worlds[i % 100] for i in range(10_000))

@@ -37,7 +37,7 @@ COMPILED = (
 )
 
 
-class _Piece:
+class Piece:
     """A function that is handed to Numba once a kernel, or Python, calls it."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -62,11 +62,39 @@ class _Piece:
 
 def piece(function: F) -> F:
     """Mark a piece of a kernel; it is inlined where it is called, on the CPU or on a GPU."""
-    marked: Any = _Piece(function)
+    marked: Any = Piece(function)
     return marked  # type: ignore[no-any-return]
 
 
-class _AddressCall(_Piece):
+class _Vectorised(Piece):
+    """A piece that is told to LLVM to have arrays that do not overlap."""
+
+    @cached_property
+    def compiled(self) -> Any:
+        """Numba's own object; Numba has the promise among its flags, and no option for it."""
+        import numba
+        from numba.core import compiler
+
+        passes: Any = compiler.DefaultPassBuilder
+
+        class Disjoint(compiler.CompilerBase):
+            def define_pipelines(self) -> Any:
+                self.state.flags.noalias = True
+                return [passes.define_nopython_pipeline(self.state)]
+
+        return numba.njit(forceinline=True, pipeline_class=Disjoint, **OPTIONS)(self.py_func)
+
+
+def vectorised(function: F) -> F:
+    """Mark a piece that loops over plain arrays, none of which overlaps one that it writes.
+
+    LLVM then uses vector instructions; it does not where a write might change what is read later.
+    """
+    marked: Any = _Vectorised(function)
+    return marked  # type: ignore[no-any-return]
+
+
+class _AddressCall(Piece):
     """Calls a C function of two pointers, known by its address when the kernel runs."""
 
     @cached_property

@@ -31,15 +31,15 @@ def local_steps(
     """
     column, theta, best = k * span.steps, view.theta, workspace.best
     states, actions = tables.worlds.states, tables.actions
-    for h in range(count):
-        lane, origin = first + h, workspace.origin[h]
+    for lane in range(first, first + count):
+        origin = workspace.origin[lane]
         world = U64(settings.world[lanes.agent[lane]])
         run = view.first_run + lanes.run[lane]
         for step in range(span.steps):
             remaining = span.steps - 1 - step + span.left
             t = span.t + column + step
             rest = remaining * (settings.offset + t + 0.5 * (remaining + 1))
-            size = step_sizes[workspace.schedule[h], U64(column + step)]
+            size = step_sizes[workspace.schedule[lane], U64(column + step)]
             for s in range(states):
                 best[s] = theta[origin + s * actions]
                 for a in range(actions):

@@ -9,7 +9,7 @@ from fedsarsa._checks import Floats
 from fedsarsa.federation.state import RUNNING
 from fedsarsa.learning.finite_tables import Tables
 
-BLOCK = 16  # lanes that take a phase together
+BLOCK = 32  # lanes that take a phase together
 AHEAD = 16  # steps whose random words are drawn at once
 
 
@@ -80,9 +80,9 @@ class RunView(NamedTuple):
     ``first_run`` and ``first_agent`` are the numbers of its first run and agent where random streams count.
     ``theta``, ``progress``, ``shift`` and ``left`` are (R N d,) flat, or empty, ``states`` and ``actions``
     (R N,); ``progress`` gathers the updates of a round, each times the weight that theta-tilde gives to the
-    rest of the round (empty without theta-tilde). ``masses`` (R, d) and ``base`` (R,) cache the central
-    parameter's softmax (see ``finite_step``; empty where nothing is cached). ``takes_part`` (R N,) says whose
-    agents take steps, where lanes are not listed.
+    rest of the round (empty without theta-tilde). ``masses`` (R, cells) and ``base`` (R,) cache the central
+    parameter's softmax: exp((theta - base) / temperature), row by row, empty where nothing is cached.
+    ``takes_part`` (R N,) says whose agents take steps, where lanes are not listed.
     """
 
     first_run: int
@@ -130,35 +130,59 @@ class Lanes(NamedTuple):
 
 
 class Workspace(NamedTuple):
-    """Working space of one call: a block's random numbers, next pairs and caches, and failures it sees.
+    """Working space of one call: what lanes hold, what a block works with, and failures that it sees.
 
-    Random words are kept as they are used: split for the alias tables, and as floats for the policy. Lane h
-    of the block is at ``place[h]`` in the view, its parameters begin at ``origin[h]``, and the fixed policy
-    by which it acts, if any, at ``acting[h]`` in ``tables.cumulative``. ``best`` is for steps of all pairs,
-    windows are for those that look ahead.
+    Arrays are (lanes,) unless said otherwise. A lane is an agent of a run, whose pair and parameters are at
+    ``place`` and ``origin`` in the view. Its world's tables begin at ``kernel`` and ``rewards`` (see
+    `WorldTables`); those of the pair it holds, ``states`` and ``actions``, at ``row`` and ``reward``, and
+    what is drawn is turned by ``turn``. ``here`` is the parameter of the pair, ``value`` what it says, and
+    ``cell`` its mass in the block's cache; ``changed`` is the mass that the last update has changed. The
+    same names with ``next`` and ``ahead`` are those of the next pair.
+
+    ``columns``, ``fractions`` and ``uniforms`` (AHEAD BLOCK,) are a block's random numbers as they are used:
+    split for the alias tables, and as floats for the policy. ``masses`` (BLOCK cells,) are its softmax masses
+    per action and ``counts`` (8,) the sizes of the first eight classes, with zeros.
+
+    The fixed policy by which a lane acts, if any, begins at ``acting`` in ``tables.cumulative``. ``best`` is
+    (S,), for steps of all pairs; windows are ((n + 1) BLOCK,), for those that look n transitions ahead.
     """
 
-    columns: NDArray[np.uint64]
-    fractions: NDArray[np.uint64]
-    uniforms: Floats
     place: NDArray[np.uint64]
     origin: NDArray[np.uint64]
     acting: NDArray[np.uint64]
-    world: NDArray[np.uint64]
+    kernel: NDArray[np.uint64]
+    action_size: NDArray[np.uint64]
+    turns: NDArray[np.uint64]
+    rewards: NDArray[np.uint64]
     schedule: NDArray[np.uint64]
     states: NDArray[np.uint64]
     actions: NDArray[np.uint64]
+    row: NDArray[np.uint64]
+    turn: NDArray[np.uint64]
+    reward: NDArray[np.uint64]
+    here: NDArray[np.uint64]
+    cell: NDArray[np.uint64]
+    changed: NDArray[np.uint64]
     next_states: NDArray[np.uint64]
     next_actions: NDArray[np.uint64]
-    masses: Floats
-    base: Floats
-    rows: NDArray[np.uint64]
+    ahead: NDArray[np.uint64]
+    next_cell: NDArray[np.uint64]
     groups: NDArray[np.uint64]
+    value: Floats
+    base: Floats
+    size: Floats
+    totals: Floats
+    beyond: Floats
+    mass: Floats
+    change: Floats
     updated: Floats
-    exponents: Floats
     exponentials: Floats
-    bits: NDArray[np.uint64]
-    power: Floats
+    columns: NDArray[np.uint64]
+    fractions: NDArray[np.uint64]
+    uniforms: Floats
+    masses: Floats
+    sums: Floats
+    counts: Floats
     values: Floats
     weights: Floats
     best: Floats
@@ -168,39 +192,73 @@ class Workspace(NamedTuple):
     failed_at: NDArray[np.int64]
 
 
-def new_workspace(tables: Tables, options: Options | None, view: RunView) -> Workspace:
-    """Empty working space for a view."""
-    draws = BLOCK * AHEAD
-    wide = max(BLOCK * int(tables.width), int(tables.dim))
+def cells_of(tables: Tables) -> int:
+    """How many places a lane's masses take: rows of at least eight, a vector."""
+    return int(tables.dim // tables.width) * max(int(tables.width), 8)
+
+
+def new_workspace(tables: Tables, options: Options | None, view: RunView, lanes: int) -> Workspace:
+    """Empty working space for a view with a number of lanes."""
+    draws, width, dim = BLOCK * AHEAD, int(tables.width), int(tables.dim)
+    # Masses are weighed eight at a time: of lanes, of all parameters of one, and of a row of every lane.
+    wide = max(lanes, dim, BLOCK * width) + 7
+    pairs = int(tables.worlds.states) if options is not None and options.all_pairs else 0
     window = 0 if options is None else (options.ahead + 1) * BLOCK
-    bits = np.zeros(wide, np.uint64)
+    counts = np.zeros(8)
+    counts[:width] = tables.choice.counts[:8]
+
+    def integers(count: int = lanes) -> NDArray[np.uint64]:
+        return np.zeros(count, np.uint64)
+
     return Workspace(
-        columns=np.empty(draws, np.uint64),
-        fractions=np.empty(draws, np.uint64),
-        uniforms=np.empty(draws),
-        place=np.empty(BLOCK, np.uint64),
-        origin=np.empty(BLOCK, np.uint64),
-        acting=np.zeros(BLOCK, np.uint64),
-        world=np.empty(BLOCK, np.uint64),
-        schedule=np.empty(BLOCK, np.uint64),
-        states=np.empty(BLOCK, np.uint64),
-        actions=np.empty(BLOCK, np.uint64),
-        next_states=np.empty(BLOCK, np.uint64),
-        next_actions=np.empty(BLOCK, np.uint64),
-        masses=np.empty(BLOCK * view.masses.shape[1]),
-        base=np.zeros(BLOCK),
-        rows=np.empty(BLOCK, np.uint64),
-        groups=np.empty(BLOCK, np.uint64),
-        updated=np.zeros(BLOCK),
-        exponents=np.zeros(wide),
-        exponentials=np.empty(wide),
-        bits=bits,
-        power=bits.view(np.float64),
-        values=np.empty(int(tables.width)),
-        weights=np.empty(int(tables.width)),
-        best=np.empty(int(tables.worlds.states) if options is not None and options.all_pairs else 0),
-        window_states=np.empty(window, np.uint64),
-        window_actions=np.empty(window, np.uint64),
-        window_rewards=np.empty(window),
+        place=integers(),
+        origin=integers(),
+        acting=integers(),
+        kernel=integers(),
+        action_size=integers(),
+        turns=integers(),
+        rewards=integers(),
+        schedule=integers(),
+        states=integers(),
+        actions=integers(),
+        row=integers(),
+        turn=integers(),
+        reward=integers(),
+        here=integers(),
+        cell=integers(),
+        changed=integers(),
+        next_states=integers(),
+        next_actions=integers(),
+        ahead=integers(),
+        next_cell=integers(),
+        groups=integers(),
+        value=np.zeros(lanes),
+        base=np.zeros(wide),
+        size=np.zeros(lanes),
+        totals=np.zeros(lanes),
+        beyond=np.zeros(lanes),
+        mass=np.zeros(lanes),
+        change=np.zeros(lanes),
+        updated=np.zeros(wide),
+        exponentials=np.zeros(wide),
+        columns=integers(draws),
+        fractions=integers(draws),
+        uniforms=np.zeros(draws),
+        masses=aligned(BLOCK * view.masses.shape[1]),
+        sums=aligned(BLOCK * 8),
+        counts=counts,
+        values=np.zeros(width),
+        weights=np.zeros(width),
+        best=np.zeros(pairs),
+        window_states=integers(window),
+        window_actions=integers(window),
+        window_rewards=np.zeros(window),
         failed_at=np.full(len(view.failed_at), RUNNING, np.int64),
     )
+
+
+def aligned(count: int) -> Floats:
+    """Room for ``count`` floats that begins at a cache line: a vector of eight that crosses two is slow."""
+    room = np.empty(count + 7)
+    skipped = -room.ctypes.data % 64 // room.itemsize
+    return room[skipped : skipped + count]

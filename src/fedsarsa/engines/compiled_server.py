@@ -3,7 +3,7 @@
 import math
 
 from fedsarsa._checks import Floats
-from fedsarsa._numba import U64, dispatch, kernel, piece
+from fedsarsa._numba import U64, dispatch, kernel, piece, vectorised
 from fedsarsa.engines.arrays import Options, RoundSettings, RunView, ServerView, Span
 from fedsarsa.federation.servers import COMPILED, FirstDirections
 from fedsarsa.federation.servers.rule import RoundOfRun
@@ -16,6 +16,22 @@ combine_run = dispatch([piece(rule.combine_run) for rule in COMPILED if rule.com
 
 @kernel
 def settle(
+    settings: RoundSettings,
+    options: Options | None,
+    view: RunView,
+    span: Span,
+    k: int,
+    step_sums: Floats,
+    failed_at: Integers,
+    central: Floats,
+    drift: Floats,
+) -> None:
+    """End a span's k-th round (see `end_round`)."""
+    end_round(settings, options, view, span, k, step_sums, failed_at, central, drift)
+
+
+@piece
+def end_round(
     settings: RoundSettings,
     options: Options | None,
     view: RunView,
@@ -44,7 +60,10 @@ def settle(
             if view.progress.size > 0:
                 gather(settings, view, begun, end - begun, run)
             if span.synchronises:
-                drift[run, k] = mean(settings, view, run)
+                origin = U64(run * len(settings.weights) * len(own))
+                drift[run, k] = mean(
+                    settings.weights, view.theta, origin, view.server.mean, view.server.spread
+                )
                 if not start_anew(settings, options, view, end - begun, run):
                     failed_at[run] = end - 1
         if view.failed_at[run] == RUNNING and failed_at[run] != RUNNING:
@@ -58,25 +77,40 @@ def settle(
                 central[run, k, j] = own[j]
 
 
-@piece
-def mean(settings: RoundSettings, view: RunView, run: int) -> float:
-    """Average the local parameters into ``server.mean``; return the mean squared distance from it."""
-    average, spread = view.server.mean, view.server.spread
-    agents, dim = len(settings.world), len(average)
-    origin = run * agents * dim
+@vectorised
+def mean(weights: Floats, theta: Floats, origin: int, average: Floats, spread: Floats) -> float:
+    """Average the local parameters from ``origin`` on; return the mean squared distance from it."""
+    dim = len(average)
     for j in range(dim):
         average[j] = 0.0
-    for agent in range(agents):
-        weight, at = settings.weights[agent], U64(origin + agent * dim)
-        for j in range(dim):
-            average[j] += weight * view.theta[at + U64(j)]
-    # Squares are summed over agents first: that loop compiles to vector instructions.
-    for j in range(dim):
         spread[j] = 0.0
-    for agent in range(agents):
-        weight, at = settings.weights[agent], U64(origin + agent * dim)
-        for j in range(dim):
-            spread[j] += weight * (view.theta[at + U64(j)] - average[j]) ** 2
+    # Four agents at a time, one after the other as always: their sums then stay in registers.
+    agents, step = len(weights), U64(dim)
+    at = origin
+    for agent in range(0, agents - 3, 4):
+        u, v, w, x = weights[agent], weights[agent + 1], weights[agent + 2], weights[agent + 3]
+        for j in range(step):
+            one, two = theta[at + j], theta[at + step + j]
+            three, four = theta[at + U64(2) * step + j], theta[at + U64(3) * step + j]
+            average[j] = (((average[j] + u * one) + v * two) + w * three) + x * four
+        at += U64(4) * step
+    for agent in range(agents // 4 * 4, agents):
+        for j in range(step):
+            average[j] += weights[agent] * theta[at + j]
+        at += step
+    at = origin
+    for agent in range(0, agents - 3, 4):
+        u, v, w, x = weights[agent], weights[agent + 1], weights[agent + 2], weights[agent + 3]
+        for j in range(step):
+            mean = average[j]
+            one, two = theta[at + j] - mean, theta[at + step + j] - mean
+            three, four = theta[at + U64(2) * step + j] - mean, theta[at + U64(3) * step + j] - mean
+            spread[j] = (((spread[j] + u * one**2) + v * two**2) + w * three**2) + x * four**2
+        at += U64(4) * step
+    for agent in range(agents // 4 * 4, agents):
+        for j in range(step):
+            spread[j] += weights[agent] * (theta[at + j] - average[j]) ** 2
+        at += step
     total = 0.0
     for j in range(dim):
         total += spread[j]

@@ -4,7 +4,7 @@ import numpy as np
 
 from fedsarsa._checks import Floats
 from fedsarsa.engines import compiled_server, fast_path_rounds
-from fedsarsa.engines.arrays import Lanes, RunView, Span, Workspace, new_workspace
+from fedsarsa.engines.arrays import Lanes, RunView, Span, Workspace, cells_of, new_workspace
 from fedsarsa.engines.compiled import (
     CompiledEngine,
     StepSizes,
@@ -50,14 +50,14 @@ class FastPathEngine(CompiledEngine):
 
     def start(self, state: State) -> None:
         """Draw the first state of every agent, and its first action from Gamma(theta)."""
-        view = self._view(state, 0, self.problem.runs)
+        view, lanes = self._view(state, 0, self.problem.runs), self._lanes(state, 0, self.problem.runs)
         with announced():
             fast_path_rounds.start(
                 self.tables,
                 self.settings,
                 view,
-                self._lanes(state, 0, self.problem.runs),
-                self._workspace(view),
+                lanes,
+                self._workspace(view, 0),
             )
 
     def follow(self, policy: Policy) -> None:
@@ -74,17 +74,17 @@ class FastPathEngine(CompiledEngine):
 
         def train(low: int) -> None:
             high = min(low + size, runs)
-            view = self._view(state, low, high)
+            view, lanes = self._view(state, low, high), self._lanes(state, low, high)
             fast_path_rounds.train(
                 self.tables,
                 self.settings,
                 self.options,
                 view,
-                self._lanes(state, low, high),
+                lanes,
                 sizes.each,
                 sizes.sums,
                 span,
-                self._workspace(view),
+                self._workspace(view, len(lanes.run)),
                 central[low:high],
                 drift[low:high],
             )
@@ -97,7 +97,8 @@ class FastPathEngine(CompiledEngine):
         """One view; every round, its lanes are shared out among the threads."""
         tables, settings, options = self.tables, self.settings, self.options
         view = self._view(state, 0, self.problem.runs)
-        workspaces = [self._workspace(view) for _ in range(self.threads)]
+        count = self.problem.runs * self.problem.agents
+        workspaces = [self._workspace(view, count) for _ in range(self.threads)]
 
         def steps(k: int, opening: bool, takes_part: Present) -> None:
             lanes = self._lanes(state, 0, self.problem.runs, takes_part)
@@ -141,23 +142,23 @@ class FastPathEngine(CompiledEngine):
         """A round, or a part of one, without its server, in place; when each run failed in it, (R,)."""
         tables, runs = self.tables, self.problem.runs
         view, learning = self._view(state, 0, runs), self._lanes(state, 0, runs, takes_part)
-        working = self._workspace(view)
         count = len(learning.run)
+        working = self._workspace(view, count)
         fast_path_rounds.local_steps(
             tables, self.settings, self.options, view, learning, 0, count, step_sizes, span, 0, False, working
         )
         return working.failed_at
 
-    def _workspace(self, view: RunView) -> Workspace:
-        return new_workspace(self.tables, self.options, view)
+    def _workspace(self, view: RunView, lanes: int) -> Workspace:
+        return new_workspace(self.tables, self.options, view, lanes)
 
     def _view(self, state: State, low: int, high: int) -> RunView:
         """The arrays of runs ``low`` to ``high``: views on ``state``."""
-        dim = self.problem.features.dim if self.settings.cached else 0
+        cells = cells_of(self.tables) if self.settings.cached else 0
         return server_view(state, slice(low, high), self.first_agent)._replace(
             states=state.states[low:high].reshape(-1),
             actions=state.actions[low:high].reshape(-1),
-            masses=np.empty((high - low, dim)),
+            masses=np.empty((high - low, cells)),
             base=np.empty(high - low),
         )
 

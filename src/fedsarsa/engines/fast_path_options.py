@@ -3,10 +3,9 @@
 import math
 
 from fedsarsa._checks import Floats
-from fedsarsa._numba import U64, kernel, piece
-from fedsarsa.engines import compiled_server
-from fedsarsa.engines.arrays import BLOCK, Lanes, Options, RoundSettings, RunView, Workspace
-from fedsarsa.engines.exponential import exponentials
+from fedsarsa._numba import U64, kernel, piece, vectorised
+from fedsarsa.engines import compiled_server, fast_path_phases
+from fedsarsa.engines.arrays import Lanes, Options, RunView, Workspace
 from fedsarsa.learning import finite_step
 from fedsarsa.learning.finite_tables import Tables
 from fedsarsa.learning.local_step import DIRECTION, EXPECTED, LOG_WEIGHTS, MAX, VISITS
@@ -15,7 +14,6 @@ from fedsarsa.learning.local_step import DIRECTION, EXPECTED, LOG_WEIGHTS, MAX, 
 @kernel
 def learn(
     tables: Tables,
-    settings: RoundSettings,
     options: Options,
     view: RunView,
     lanes: Lanes,
@@ -30,22 +28,21 @@ def learn(
 ) -> None:
     """Steps 3 and 4 for every lane of a block, as ``update``, with every option.
 
-    In an ``opening`` directions go to ``view.shift``; no parameter moves, as where they are left behind.
+    In an ``opening`` directions go to ``view.shift``, and lanes keep their pairs. No parameter moves then,
+    as where directions are left behind.
     """
     left = view.shift if opening else view.left
     stays = opening or options.leaves == DIRECTION
     moving = left if stays else view.theta
     shifted = view.shift.size > 0 and not opening
     known, logarithm = 0.0, 0.0  # a step size, and log(1 - size): it takes long, and is mostly the same
-    for h in range(count):
-        origin, s, a = workspace.origin[h], workspace.states[h], workspace.actions[h]
-        size = step_sizes[workspace.schedule[h], U64(column)]
-        world = U64(settings.world[lanes.agent[first + h]])
-        error = error_of(tables, options, view, world, h, workspace)
+    for lane in range(first, first + count):
+        origin = workspace.origin[lane]
+        size = step_sizes[workspace.schedule[lane], U64(column)]
+        error = error_of(tables, options, view, lane, workspace)
         change = error if stays else size * error
         if tables.dense.size == 0:
-            row, group = U64(tables.rows[s]), U64(tables.columns[a])
-            at = origin + row * tables.width + group
+            at = workspace.here[lane]
             add(view, moving, at, change, 0.0 if stays else rest)
             if options.leaves == LOG_WEIGHTS:
                 if size != known:
@@ -54,9 +51,10 @@ def learn(
             elif options.leaves == VISITS:
                 view.left[at] += size
             finite = math.isfinite(moving[at])
-            workspace.rows[h], workspace.groups[h], workspace.updated[h] = row, group, view.theta[at]
+            workspace.updated[lane] = view.theta[at]
         else:
-            finite, at = True, s * tables.dim * tables.actions + a
+            finite = True
+            at = workspace.states[lane] * tables.dim * tables.actions + workspace.actions[lane]
             for j in range(tables.dim):
                 value = tables.dense[at]
                 add(view, moving, origin + j, change * value, 0.0 if stays else rest)
@@ -72,25 +70,23 @@ def learn(
                 for j in range(tables.dim):
                     view.progress[origin + j] += rest * (size * view.shift[origin + j])
         if not finite:
-            compiled_server.fail(lanes.run[first + h], t, workspace.failed_at)
-    for h in range(count):
-        workspace.states[h], workspace.actions[h] = workspace.next_states[h], workspace.next_actions[h]
+            compiled_server.fail(lanes.run[lane], t, workspace.failed_at)
+    if not opening:
+        fast_path_phases.go_on(tables, first, count, workspace)
 
 
 @piece
-def error_of(
-    tables: Tables, options: Options, view: RunView, world: int, h: int, workspace: Workspace
-) -> float:
-    """r + discount (what follows) - Q(s, a) of lane ``h``."""
-    origin, s, a = workspace.origin[h], workspace.states[h], workspace.actions[h]
-    s_next = workspace.next_states[h]
+def error_of(tables: Tables, options: Options, view: RunView, lane: int, workspace: Workspace) -> float:
+    """r + discount (what follows) - Q(s, a) of a lane."""
+    origin, s, a = workspace.origin[lane], workspace.states[lane], workspace.actions[lane]
+    s_next = workspace.next_states[lane]
     if options.target == MAX:
         ahead = finite_step.largest(tables, view.theta, origin, s_next, workspace.values)
     elif options.target == EXPECTED:
         ahead = finite_step.expected(tables, view.theta, origin, s_next, workspace.values, workspace.weights)
     else:
-        ahead = finite_step.value(tables, view.theta, origin, s_next, workspace.next_actions[h])
-    reward = finite_step.reward_of(tables.worlds, world, s, a, s_next)
+        ahead = finite_step.value(tables, view.theta, origin, s_next, workspace.next_actions[lane])
+    reward = fast_path_phases.reward_of(tables, lane, workspace)
     return reward + tables.discount * ahead - finite_step.value(tables, view.theta, origin, s, a)
 
 
@@ -117,20 +113,25 @@ def add_shift(view: RunView, moving: Floats, origin: int, dim: int, size: float)
 
 
 @piece
-def weigh_rows(tables: Tables, view: RunView, count: int, workspace: Workspace) -> None:
-    """Weigh the parameters of every lane's next state, where all of them have moved."""
+def weigh_rows(tables: Tables, view: RunView, first: int, count: int, workspace: Workspace) -> None:
+    """Bring the masses of every lane's next state up to date, where all parameters have moved."""
+    width, cells = tables.width, U64(view.masses.shape[1])
+    masses_ahead(tables, view.theta, first, count, workspace)
+    for i in range(count):
+        row = U64(tables.rows[workspace.next_states[first + i]])
+        at = i * cells + row * fast_path_phases.row_size(tables)
+        for c in range(width):
+            workspace.masses[at + c] = workspace.exponentials[i * width + c]
+
+
+@vectorised
+def masses_ahead(tables: Tables, theta: Floats, first: int, count: int, workspace: Workspace) -> None:
+    """The masses of the rows of the next states, one after another in ``exponentials``."""
     width = tables.width
-    for h in range(count):
-        row = workspace.origin[h] + tables.rows[workspace.next_states[h]] * width
+    for i in range(count):
+        row = U64(tables.rows[workspace.next_states[first + i]])
+        at = workspace.origin[first + i] + row * width
         for c in range(width):
-            workspace.exponents[h * width + c] = (
-                view.theta[row + c] - workspace.base[h]
-            ) / tables.choice.parameter
-    exponentials(
-        workspace.exponents, U64(BLOCK) * width, workspace.bits, workspace.power, workspace.exponentials
-    )
-    for h in range(count):
-        row = h * tables.dim + tables.rows[workspace.next_states[h]] * width
-        for c in range(width):
-            mass = tables.choice.counts[c] * workspace.exponentials[h * width + c]
-            workspace.masses[row + c] = mass
+            workspace.exponentials[i * width + c] = theta[at + c] - workspace.base[first + i]
+    for j in range(count * width):
+        workspace.exponentials[j] = fast_path_phases.mass_of(tables, workspace.exponentials[j], 0.0)

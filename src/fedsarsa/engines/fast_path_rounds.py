@@ -3,29 +3,33 @@
 One agent's step waits for memory and for its own last result. So a block of agents (*lanes*) takes each
 phase of a step together, and the processor always finds independent work:
 
-    train                          for every round of a span
-      open_round                     first directions of all lanes, where the server rule asks for them
-      local_steps                    for every block of 16 lanes
-        enter                          pairs, parameters, softmax caches of the block
-        draw                           random numbers of the block for 16 steps at once
-        move, refresh, act, update     for every step: next states, caches, next actions, parameters
-      settle, weigh_central          for every run: average, project, record; softmax caches
+    train
+      enter                          what lanes hold, and where their tables begin
+      for every round of a span
+        exchange_directions            first directions of all lanes, where the server rule asks for them
+        take_steps                     for every block of 32 lanes
+          begin_round                    parameters and softmax caches of the block
+          draw                           random numbers of the block for 16 steps at once
+          move, refresh, act, update     for every step: next states, caches, next actions, parameters
+        end_round, weigh_average       for every run: average, project, record; softmax caches
+      leave                          the pairs that lanes hold
 
 Where steps have options, ``learn`` of `fast_path_options` takes the place of ``update``. Steps that look
 further ahead are in `steps_ahead`, those of all pairs in `all_pairs`.
 
-What a lane computes does not depend on the lanes beside it.
+What a lane computes does not depend on the lanes beside it. What it computes is said in
+``fast_path_phases``; here is how lanes are laid out.
 """
 
-import math
+import numpy as np
+from numpy.typing import NDArray
 
 from fedsarsa._checks import Floats
-from fedsarsa._numba import I64, U64, kernel, piece
-from fedsarsa.engines import all_pairs, compiled_server, fast_path_options, steps_ahead
+from fedsarsa._numba import U64, kernel, piece, vectorised
+from fedsarsa.engines import all_pairs, compiled_server, fast_path_options, fast_path_phases, steps_ahead
 from fedsarsa.engines.arrays import AHEAD, BLOCK, Lanes, Options, RoundSettings, RunView, Span, Workspace
-from fedsarsa.engines.exponential import exponentials
 from fedsarsa.federation.state import RUNNING
-from fedsarsa.learning import choice, finite_step, random
+from fedsarsa.learning import finite_step, random
 from fedsarsa.learning.finite_tables import Tables
 from fedsarsa.worlds import alias
 
@@ -69,22 +73,22 @@ def train(
     drift: Floats,
 ) -> None:
     """All steps of a span; ``central`` (R, m, d) and ``drift`` (R, m) record its synchronisations."""
-    # A literal 0, or False, would be a type of its own, and compiled apart.
-    first, last, whole, opening = I64(0), len(lanes.run), bool(0), bool(1)
+    # A literal False would be a type of its own, and compiled apart.
+    low, high, whole, opening = U64(0), U64(len(lanes.run)), bool(0), bool(1)
+    enter(tables, settings, view, lanes, low, high, workspace)
     for k in range(span.rounds):
         if options is not None and options.opens and span.t == span.begun:
             view.shift[:] = 0.0
-            local_steps(
-                tables, settings, options, view, lanes, first, last, step_sizes, span, k, opening, workspace
+            take_steps(
+                tables, settings, options, view, lanes, low, high, step_sizes, span, k, opening, workspace
             )
             compiled_server.exchange_directions(settings, view)
-        local_steps(
-            tables, settings, options, view, lanes, first, last, step_sizes, span, k, whole, workspace
-        )
-        compiled_server.settle(
+        take_steps(tables, settings, options, view, lanes, low, high, step_sizes, span, k, whole, workspace)
+        compiled_server.end_round(
             settings, options, view, span, k, step_sums, workspace.failed_at, central, drift
         )
-        weigh_central(tables, settings, view, span, workspace)
+        weigh_average(tables, settings, view, span, workspace.exponentials)
+    leave(view, low, high, workspace)
 
 
 @kernel
@@ -102,7 +106,30 @@ def local_steps(
     opening: bool,
     workspace: Workspace,
 ) -> None:
-    """The local steps of a span's k-th round for lanes ``low`` to ``high``.
+    """The local steps of a span's k-th round for lanes ``low`` to ``high``."""
+    first, last = U64(low), U64(high)
+    enter(tables, settings, view, lanes, first, last, workspace)
+    take_steps(tables, settings, options, view, lanes, first, last, step_sizes, span, k, opening, workspace)
+    if not opening:
+        leave(view, first, last, workspace)
+
+
+@kernel
+def take_steps(
+    tables: Tables,
+    settings: RoundSettings,
+    options: Options | None,
+    view: RunView,
+    lanes: Lanes,
+    low: int,
+    high: int,
+    step_sizes: Floats,
+    span: Span,
+    k: int,
+    opening: bool,
+    workspace: Workspace,
+) -> None:
+    """The local steps of a span's k-th round for lanes that have entered.
 
     ``step_sizes[u, j]`` is schedule u's at the j-th step of the span. In an ``opening`` lanes look at their
     first step alone: its direction is put into ``view.shift``, and nothing moves.
@@ -114,24 +141,27 @@ def local_steps(
         transitions += max(options.ahead - 1, 0)  # what is ahead of the last step is seen, too
     # Lanes begin a span with parameters of their own, later rounds with the central ones.
     fresh = k > 0 and settings.common
-    for begin in range(low, high, BLOCK):
-        first, count = U64(begin), U64(min(BLOCK, high - begin))
-        enter(tables, settings, view, lanes, first, count, fresh, workspace)
+    for first in range(low, high, U64(BLOCK)):
+        count = min(U64(BLOCK), high - first)
+        begin_round(tables, settings, view, lanes, first, count, fresh, workspace)
         if options is not None and options.all_pairs:
             all_pairs.local_steps(tables, settings, view, lanes, first, count, step_sizes, span, k, workspace)
             continue
         for ahead in range(0, transitions, AHEAD):
             some = min(AHEAD, transitions - ahead)
             draw(
-                tables,
-                settings,
-                lanes,
+                settings.seed,
                 view.first_run,
+                lanes.run,
+                lanes.stream,
                 first,
                 count,
-                t + ahead,
-                some,
-                workspace,
+                U64(t + ahead),
+                U64(some),
+                tables.worlds.states,
+                workspace.columns,
+                workspace.fractions,
+                workspace.uniforms,
             )
             for i in range(some):
                 at, step = U64(i) * count, ahead + i
@@ -153,24 +183,25 @@ def local_steps(
                     )
                     continue
                 if settings.redraws:
-                    redraw(tables, settings, view, lanes, first, count, t + step, workspace)
-                move(tables, count, at, workspace)
+                    fast_path_phases.redraw(tables, settings, view, lanes, first, count, t + step, workspace)
+                fast_path_phases.move(tables, first, count, at, workspace)
                 if settings.cached and step > 0:  # here, not after the update: the last one needs none
                     if options is None or view.shift.size == 0:
-                        refresh(tables, count, workspace)
+                        fast_path_phases.refresh(tables, first, count, workspace)
                     else:
-                        fast_path_options.weigh_rows(tables, view, count, workspace)
-                act(tables, settings, view, count, at, workspace)
+                        fast_path_options.weigh_rows(tables, view, first, count, workspace)
+                fast_path_phases.act(tables, settings, view, first, count, at, workspace)
                 # What theta-tilde gives to the steps of this round after this one: a + t each.
                 remaining = steps - 1 - step + span.left
                 rest = remaining * (settings.offset + t + step + 0.5 * (remaining + 1))
                 now = column + step
                 if options is None or options.plain:
-                    update(tables, view, lanes, first, count, step_sizes, now, t + step, rest, workspace)
+                    fast_path_phases.update(
+                        tables, view, lanes, first, count, step_sizes, now, t + step, rest, workspace
+                    )
                 else:
                     fast_path_options.learn(
                         tables,
-                        settings,
                         options,
                         view,
                         lanes,
@@ -183,14 +214,8 @@ def local_steps(
                         opening,
                         workspace,
                     )
-        if options is not None:
-            if opening:
-                continue
-            if options.ahead > 0:
-                steps_ahead.hold(options, count, steps, workspace)
-        for h in range(count):
-            view.states[workspace.place[h]] = workspace.states[h]
-            view.actions[workspace.place[h]] = workspace.actions[h]
+        if options is not None and options.ahead > 0:
+            steps_ahead.hold(options, first, count, steps, workspace)
 
 
 @piece
@@ -200,240 +225,124 @@ def enter(
     view: RunView,
     lanes: Lanes,
     first: int,
+    last: int,
+    workspace: Workspace,
+) -> None:
+    """Note for every lane what does not change in a span, and the pair that it holds."""
+    agents, worlds = U64(len(settings.world)), tables.worlds
+    for lane in range(first, last):
+        agent = lanes.agent[lane]
+        world, place = U64(settings.world[agent]), lanes.run[lane] * agents + agent
+        workspace.place[lane] = place
+        workspace.origin[lane] = place * tables.dim
+        workspace.acting[lane] = finite_step.acting(tables, agent)
+        workspace.kernel[lane] = worlds.kernel_start[world]
+        workspace.action_size[lane] = worlds.action_size[world]
+        workspace.turns[lane] = worlds.turns[world]
+        workspace.rewards[lane] = world * worlds.reward_world
+        workspace.schedule[lane] = U64(settings.schedule[agent])
+        i = (lane - first) % U64(BLOCK)
+        s, a = U64(view.states[place]), U64(view.actions[place])
+        fast_path_phases.hold(tables, view, lane, i, s, a, workspace)
+
+
+@piece
+def leave(view: RunView, first: int, last: int, workspace: Workspace) -> None:
+    """Write down the pair that every lane holds."""
+    for lane in range(first, last):
+        view.states[workspace.place[lane]] = workspace.states[lane]
+        view.actions[workspace.place[lane]] = workspace.actions[lane]
+
+
+@piece
+def begin_round(
+    tables: Tables,
+    settings: RoundSettings,
+    view: RunView,
+    lanes: Lanes,
+    first: int,
     count: int,
     fresh: bool,
     workspace: Workspace,
 ) -> None:
-    """Begin a round, or go on with one, for a block of lanes: pairs, parameters and caches."""
-    agents, dim = U64(len(settings.world)), tables.dim
-    for h in range(count):
-        run = lanes.run[first + h]
-        place = run * agents + lanes.agent[first + h]
-        workspace.place[h] = place
-        workspace.states[h] = U64(view.states[place])
-        workspace.actions[h] = U64(view.actions[place])
-        workspace.world[h] = U64(settings.world[lanes.agent[first + h]])
-        workspace.schedule[h] = U64(settings.schedule[lanes.agent[first + h]])
-        origin = workspace.origin[h] = place * dim
-        workspace.acting[h] = finite_step.acting(tables, lanes.agent[first + h])
+    """Begin a round, or go on with one, for a block of lanes: parameters and caches.
+
+    They are the central ones, with the masses that the server has weighed, where the round is ``fresh``.
+    """
+    cells = U64(view.masses.shape[1])
+    for i in range(count):
+        lane = first + i
+        run, origin = lanes.run[lane], workspace.origin[lane]
         if fresh:
-            for j in range(dim):
-                view.theta[origin + j] = view.central[run, j]
+            copy(view.central[run], view.theta, origin, tables.dim)
+        workspace.value[lane] = view.theta[workspace.here[lane]]  # the server may have moved it
         if settings.cached:
             if fresh:
-                workspace.base[h] = view.base[run]
-                for j in range(dim):
-                    workspace.masses[h * dim + j] = view.masses[run, j]
+                workspace.base[lane] = view.base[run]
+                copy(view.masses[run], workspace.masses, i * cells, cells)
             else:
-                base = workspace.base[h] = highest(view.theta, origin, dim)
-                weigh_all(tables, view.theta, origin, base, workspace.masses, h * dim, workspace)
+                base = workspace.base[lane] = highest(view.theta, origin, tables.dim)
+                fast_path_phases.weigh_all(
+                    tables, view.theta, origin, base, workspace.masses, i * cells, workspace.exponentials
+                )
+
+
+@vectorised
+def copy(source: Floats, target: Floats, to: int, count: int) -> None:
+    """Write ``count`` numbers to ``target`` from ``to`` on."""
+    for j in range(count):
+        target[to + j] = source[j]
 
 
 @kernel
 def draw(
-    tables: Tables,
-    settings: RoundSettings,
-    lanes: Lanes,
+    seed: int,
     first_run: int,
+    runs: NDArray[np.uint64],
+    streams: NDArray[np.uint64],
     first: int,
     count: int,
     t: int,
     steps: int,
-    workspace: Workspace,
+    states: int,
+    columns: NDArray[np.uint64],
+    fractions: NDArray[np.uint64],
+    uniforms: Floats,
 ) -> None:
-    """The random numbers of a block of lanes for ``steps`` steps from ``t`` on, step by step.
-
-    A function of its own, not inlined: as a loop over plain arrays it compiles to vector instructions.
-    """
-    run, stream = lanes.run, lanes.stream
-    columns, fractions, uniforms = workspace.columns, workspace.fractions, workspace.uniforms
-    for k in range(steps):
-        now, at = U64(t + k), U64(k) * count
-        for h in range(count):
-            one, two = random.words(settings.seed, first_run + run[first + h], stream[first + h], now)
-            column, fraction = alias.split(one, tables.worlds.states)
-            columns[at + h] = column
-            fractions[at + h] = fraction
-            uniforms[at + h] = random.uniform(two)
-
-
-@piece
-def redraw(
-    tables: Tables,
-    settings: RoundSettings,
-    view: RunView,
-    lanes: Lanes,
-    first: int,
-    count: int,
-    t: int,
-    workspace: Workspace,
-) -> None:
-    """Draw the action to execute anew for every lane of a block."""
-    now = U64(t) + U64(random.REDRAW)
-    for h in range(count):
-        run = view.first_run + lanes.run[first + h]
-        word, _ = random.words(settings.seed, run, lanes.stream[first + h], now)
-        uniform = random.uniform(word)
-        workspace.actions[h] = finite_step.direct(
-            tables,
-            view.theta,
-            workspace.origin[h],
-            workspace.acting[h],
-            workspace.states[h],
-            uniform,
-            workspace.values,
-            workspace.weights,
-        )
-
-
-@piece
-def move(tables: Tables, count: int, at: int, workspace: Workspace) -> None:
-    """Draw the next state of every lane of a block."""
-    for h in range(count):
-        workspace.next_states[h] = finite_step.next_state(
-            tables.worlds,
-            workspace.world[h],
-            workspace.states[h],
-            workspace.actions[h],
-            workspace.columns[at + h],
-            workspace.fractions[at + h],
-        )
-
-
-@piece
-def act(
-    tables: Tables, settings: RoundSettings, view: RunView, count: int, at: int, workspace: Workspace
-) -> None:
-    """Draw the next action of every lane of a block."""
-    if not settings.cached:
-        for h in range(count):
-            workspace.next_actions[h] = directly(tables, view, h, workspace.uniforms[at + h], workspace)
+    """The random numbers of a block of lanes for ``steps`` steps from ``t`` on, step by step."""
+    if count < steps:  # the longer loop is the inner one
+        for i in range(count):
+            run, stream = first_run + runs[first + i], streams[first + i]
+            for k in range(steps):
+                at = k * count + i
+                columns[at], fractions[at], uniforms[at] = split(seed, run, stream, t + k, states)
         return
-    for h in range(count):
-        uniform = workspace.uniforms[at + h]
-        row = h * tables.dim + tables.rows[workspace.next_states[h]] * tables.width
-        total = finite_step.total(tables, workspace.masses, row)
-        if finite_step.TRUST_LOW < total < finite_step.TRUST_HIGH:
-            target = uniform * total
-            group, below = choice.select(workspace.masses, row, tables.width, target)
-            share = (target - below) / workspace.masses[row + group]
-            workspace.next_actions[h] = finite_step.member(tables, group, share)
-        else:
-            workspace.next_actions[h] = directly(tables, view, h, uniform, workspace)
+    for k in range(steps):
+        for i in range(count):
+            run, stream = first_run + runs[first + i], streams[first + i]
+            at = k * count + i
+            columns[at], fractions[at], uniforms[at] = split(seed, run, stream, t + k, states)
 
 
 @piece
-def directly(tables: Tables, view: RunView, h: int, uniform: float, workspace: Workspace) -> int:
-    """The next action of lane ``h`` from its parameters."""
-    return finite_step.direct(
-        tables,
-        view.theta,
-        workspace.origin[h],
-        workspace.acting[h],
-        workspace.next_states[h],
-        uniform,
-        workspace.values,
-        workspace.weights,
-    )
-
-
-@piece
-def update(
-    tables: Tables,
-    view: RunView,
-    lanes: Lanes,
-    first: int,
-    count: int,
-    step_sizes: Floats,
-    column: int,
-    t: int,
-    rest: float,
-    workspace: Workspace,
-) -> None:
-    """Step 3 and 4 for every lane of a block: the parameters, then the pair."""
-    if tables.dense.size > 0:
-        for h in range(count):
-            change = increment(tables, view, h, step_sizes, column, workspace)
-            if not move_densely(tables, view, h, change, rest, workspace):
-                compiled_server.fail(lanes.run[first + h], t, workspace.failed_at)
-    else:
-        for h in range(count):
-            change = increment(tables, view, h, step_sizes, column, workspace)
-            row, group = U64(tables.rows[workspace.states[h]]), U64(tables.columns[workspace.actions[h]])
-            at = workspace.origin[h] + row * tables.width + group
-            updated = view.theta[at] + change
-            view.theta[at] = updated
-            workspace.rows[h], workspace.groups[h], workspace.updated[h] = row, group, updated
-            if not math.isfinite(updated):
-                compiled_server.fail(lanes.run[first + h], t, workspace.failed_at)
-            if view.progress.size > 0:
-                view.progress[at] += rest * change
-    for h in range(count):
-        workspace.states[h], workspace.actions[h] = workspace.next_states[h], workspace.next_actions[h]
-
-
-@piece
-def increment(
-    tables: Tables, view: RunView, h: int, step_sizes: Floats, column: int, workspace: Workspace
-) -> float:
-    """What the step of lane ``h`` adds along phi(s, a)."""
-    return finite_step.increment(
-        tables,
-        view.theta,
-        workspace.origin[h],
-        workspace.world[h],
-        workspace.states[h],
-        workspace.actions[h],
-        workspace.next_states[h],
-        workspace.next_actions[h],
-        step_sizes[workspace.schedule[h], U64(column)],
-    )
-
-
-@piece
-def move_densely(
-    tables: Tables, view: RunView, h: int, change: float, rest: float, workspace: Workspace
-) -> bool:
-    """Add ``change`` times phi(s, a) to the parameters of lane ``h``; whether they stay finite."""
-    finite, origin = True, workspace.origin[h]
-    at = workspace.states[h] * tables.dim * tables.actions + workspace.actions[h]
-    for j in range(tables.dim):
-        moved = change * tables.dense[at]
-        view.theta[origin + j] += moved
-        finite &= math.isfinite(view.theta[origin + j])
-        if view.progress.size > 0:
-            view.progress[origin + j] += rest * moved
-        at += tables.actions
-    return finite
-
-
-@piece
-def refresh(tables: Tables, count: int, workspace: Workspace) -> None:
-    """Bring the masses up to date with the parameters that the last ``update`` changed."""
-    for h in range(U64(BLOCK)):
-        workspace.exponents[h] = (workspace.updated[h] - workspace.base[h]) / tables.choice.parameter
-    exponentials(workspace.exponents, U64(BLOCK), workspace.bits, workspace.power, workspace.exponentials)
-    for h in range(count):
-        group = workspace.groups[h]
-        mass = tables.choice.counts[group] * workspace.exponentials[h]
-        workspace.masses[h * tables.dim + workspace.rows[h] * tables.width + group] = mass
-
-
-@piece
-def weigh_all(
-    tables: Tables, theta: Floats, start: int, base: float, masses: Floats, at: int, workspace: Workspace
-) -> None:
-    """The masses count * exp((theta - base) / temperature) of all parameters."""
-    for j in range(tables.dim):
-        workspace.exponents[j] = (theta[start + j] - base) / tables.choice.parameter
-    exponentials(workspace.exponents, tables.dim, workspace.bits, workspace.power, workspace.exponentials)
-    for j in range(tables.dim):
-        masses[at + j] = tables.choice.counts[j % tables.width] * workspace.exponentials[j]
+def split(seed: int, run: int, stream: int, t: int, states: int) -> tuple[int, int, float]:
+    """The random numbers of a step: for the alias table, and for the policy."""
+    one, two = random.words(seed, run, stream, t)
+    column, fraction = alias.split(one, states)
+    return column, fraction, random.uniform(two)
 
 
 @kernel
 def weigh_central(
     tables: Tables, settings: RoundSettings, view: RunView, span: Span, workspace: Workspace
+) -> None:
+    """Weigh the parameters that the server broadcasts once for all lanes."""
+    weigh_average(tables, settings, view, span, workspace.exponentials)
+
+
+@piece
+def weigh_average(
+    tables: Tables, settings: RoundSettings, view: RunView, span: Span, exponentials: Floats
 ) -> None:
     """Weigh the parameters that the server broadcasts once for all lanes."""
     if not (settings.cached and span.synchronises):
@@ -442,7 +351,9 @@ def weigh_central(
         if view.failed_at[run] == RUNNING:
             average = view.central[run]
             view.base[run] = highest(average, U64(0), tables.dim)
-            weigh_all(tables, average, U64(0), view.base[run], view.masses[run], U64(0), workspace)
+            fast_path_phases.weigh_all(
+                tables, average, U64(0), view.base[run], view.masses[run], U64(0), exponentials
+            )
 
 
 @piece

@@ -38,10 +38,8 @@ def go_on(
     n, column = options.ahead, k * span.steps
     if u == 0:
         for h in range(count):
-            workspace.window_states[h], workspace.window_actions[h] = (
-                workspace.states[h],
-                workspace.actions[h],
-            )
+            workspace.window_states[h] = workspace.states[first + h]
+            workspace.window_actions[h] = workspace.actions[first + h]
     look(
         tables,
         settings,
@@ -61,12 +59,12 @@ def go_on(
 
 
 @piece
-def hold(options: Options, count: int, steps: int, workspace: Workspace) -> None:
+def hold(options: Options, first: int, count: int, steps: int, workspace: Workspace) -> None:
     """Let lanes hold the pair to which the round has come."""
     at = U64(steps % (options.ahead + 1) * BLOCK)
     for h in range(count):
-        workspace.states[h] = workspace.window_states[at + h]
-        workspace.actions[h] = workspace.window_actions[at + h]
+        workspace.states[first + h] = workspace.window_states[at + h]
+        workspace.actions[first + h] = workspace.window_actions[at + h]
 
 
 @piece
@@ -92,7 +90,10 @@ def look(
         workspace.window_states[there + h] = s_next
     for h in range(count):
         workspace.window_actions[there + h] = finite_step.fixed(
-            tables, workspace.acting[h], workspace.window_states[there + h], workspace.uniforms[at + h]
+            tables,
+            workspace.acting[first + h],
+            workspace.window_states[there + h],
+            workspace.uniforms[at + h],
         )
 
 
@@ -115,9 +116,9 @@ def learn(
     n, actions = options.ahead, tables.actions
     begin = step % (n + 1)
     for h in range(count):
-        place, origin = U64(begin * BLOCK) + h, workspace.origin[h]
+        place, origin = U64(begin * BLOCK) + h, workspace.origin[first + h]
         s, a = workspace.window_states[place], workspace.window_actions[place]
-        size = step_sizes[workspace.schedule[h], U64(column + step)]
+        size = step_sizes[workspace.schedule[first + h], U64(column + step)]
         total, weight = 0.0, 1.0
         value = finite_step.value(tables, view.theta, origin, s, a)
         at = begin
@@ -125,7 +126,7 @@ def learn(
             place = U64(at * BLOCK) + h
             if options.ratios.size > 0:
                 pair = workspace.window_states[place] * actions + workspace.window_actions[place]
-                weight *= options.ratios[workspace.acting[h] + pair]
+                weight *= options.ratios[workspace.acting[first + h] + pair]
             reward = workspace.window_rewards[place]
             at = 0 if at == n else at + 1
             place = U64(at * BLOCK) + h

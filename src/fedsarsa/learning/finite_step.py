@@ -38,7 +38,19 @@ def first_state(worlds: WorldTables, world: int, word: int) -> int:
 def next_state(worlds: WorldTables, world: int, s: int, a: int, column: int, fraction: int) -> int:
     """s' ~ P_a(s, .) of ``world``, from a split random word."""
     row = worlds.kernel_start[world] + a * worlds.action_size[world] + s * worlds.states
-    turned = alias.draw(worlds.alias, row, column, fraction) + worlds.turns[world] * worlds.rotation[a]
+    return drawn(worlds, row, worlds.turns[world] * rotation(worlds, a), column, fraction)
+
+
+@piece
+def rotation(worlds: WorldTables, a: int) -> int:
+    """a modulo the number of states."""
+    return a if U64(len(worlds.rotation)) <= worlds.states else worlds.rotation[a]
+
+
+@piece
+def drawn(worlds: WorldTables, row: int, turn: int, column: int, fraction: int) -> int:
+    """s' from the row of (s, a) in the alias table, turned by ``turn``."""
+    turned = alias.draw(worlds.alias, row, column, fraction) + turn
     beyond = turned - worlds.states
     return beyond + (worlds.states & (U64(0) - (beyond >> alias.SIGN)))  # no branch, as in alias.draw
 
@@ -55,22 +67,9 @@ def reward_of(worlds: WorldTables, world: int, s: int, a: int, s_next: int) -> f
 
 
 @piece
-def increment(
-    tables: Tables,
-    theta: Floats,
-    start: int,
-    world: int,
-    s: int,
-    a: int,
-    s_next: int,
-    a_next: int,
-    step_size: float,
-) -> float:
+def increment(tables: Tables, reward: float, value: float, next_value: float, step_size: float) -> float:
     """alpha (r + discount Q(s', a') - Q(s, a)): what the step adds along phi(s, a)."""
-    reward = reward_of(tables.worlds, world, s, a, s_next)
-    next_value = value(tables, theta, start, s_next, a_next)
-    here = value(tables, theta, start, s, a)
-    return step_size * (reward + tables.discount * next_value - here)
+    return step_size * (reward + tables.discount * next_value - value)
 
 
 @piece
@@ -88,11 +87,18 @@ def value(tables: Tables, theta: Floats, start: int, s: int, a: int) -> float:
 
 
 @piece
-def member(tables: Tables, column: int, share: float) -> int:
-    """The action of class ``column`` at ``share`` in [0, 1) of the class."""
-    count = tables.choice.counts[column]
-    position = min(max(np.int64(share * count), 0), np.int64(count) - 1)
-    return U64(tables.order[tables.first[column] + U64(position)])
+def trusted(total: float) -> bool:
+    """Whether the cached masses of a row, with this total, say which action to draw."""
+    return TRUST_LOW < total < TRUST_HIGH
+
+
+@piece
+def member(tables: Tables, column: int, distance: float) -> int:
+    """The action of class ``column`` that a target ``distance`` actions before the end of the class draws."""
+    back = np.ceil(distance) - 1.0
+    last = np.float64(np.int64(tables.most)) - 1.0
+    inside = min(back if back > 0.0 else 0.0, last)  # whatever rounding does
+    return tables.members[column * tables.most + U64(np.int64(inside))]
 
 
 @piece
@@ -123,7 +129,8 @@ def direct(
     class_values(tables, theta, start, s, values)
     target = uniform * weigh(tables.choice, 0, values, weights)
     column, below = select(weights, U64(0), tables.width, target)
-    return member(tables, column, (target - below) / weights[column])
+    beyond = below + weights[column] - target
+    return member(tables, column, beyond / weights[column] * tables.choice.counts[column])
 
 
 @piece

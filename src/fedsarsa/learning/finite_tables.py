@@ -42,8 +42,8 @@ class Tables(NamedTuple):
     """Worlds, features and policy, for steps without options. Integers and arrays as in `WorldTables`.
 
     Features: an aggregation has ``rows`` (S,), ``columns`` (A,); otherwise ``dense`` is (S, d, A).
-    Actions stand in ``order`` class by class: class c has members from ``first[c]`` on. Dense features have a
-    class per action.
+    Actions stand in ``order`` class by class. ``members`` (C, most) has those of every class from its last to
+    its first, which is repeated up to the size of the largest class. Dense features have a class per action.
     Policy: ``choice`` between the classes. Where fixed policies act, ``cumulative`` (P, S, A) has theirs in
     that order; agent i acts by the (i mod P)-th, and ``policies`` is P. It is 0 where the learned one acts.
     A number in [g/A, (g+1)/A) is searched for from ``guide[..., g]`` on, (P, S, A).
@@ -56,8 +56,9 @@ class Tables(NamedTuple):
     rows: NDArray[np.uint32]
     columns: NDArray[np.uint32]
     width: int
-    first: NDArray[np.uint32]
     order: NDArray[np.uint32]
+    members: NDArray[np.uint64]
+    most: int
     dense: Floats
     choice: Choice
     policies: int
@@ -114,8 +115,9 @@ def tabulate(
         rows=np.asarray(rows, dtype=np.uint32),
         columns=np.asarray(columns, dtype=np.uint32),
         width=U64(width),
-        first=(np.cumsum(counts) - counts).astype(np.uint32),
         order=features.order.astype(np.uint32),
+        members=_members(features.order, counts),
+        most=U64(counts.max()),
         dense=dense,
         choice=choice(policy, counts.astype(float), np.asarray(alike), masses.T.ravel()),
         policies=U64(len(acting)),
@@ -123,6 +125,13 @@ def tabulate(
         guide=_guide(cumulative.reshape(-1, actions)).ravel(),
     )
     return writeable(tables)
+
+
+def _members(order: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """The actions of every class (C most,), from its last to its first."""
+    last = np.cumsum(counts)[:, None] - 1
+    back = np.minimum(np.arange(counts.max()), counts[:, None] - 1)
+    return order[last - back].astype(np.uint64).ravel()
 
 
 def _alias(fleet: Fleet) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
