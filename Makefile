@@ -6,8 +6,9 @@
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
-# A file's tests run in one process, and make what they share once; the longest files start first.
-PYTEST := $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
+# A file's tests run in one process, and make what they share once; the longest files start first. Tests
+# with processes of their own mostly wait: three workers keep two cores busy.
+PYTEST := $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 .PHONY: reproduce test check before-tests lint types kernels/finite kernels/control soak bench docs clean
 
@@ -18,7 +19,7 @@ test: before-tests
 	$(PYTEST)
 
 check: before-tests
-	$(PYTEST) -m "not slow and not processes"
+	$(PYTEST) -n 2 -m "not slow and not processes"
 
 # Tests find every kernel compiled, instead of compiling the same one in many processes at a time.
 before-tests: $(INSTALLED)
