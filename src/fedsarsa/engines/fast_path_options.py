@@ -65,7 +65,7 @@ def learn(
                 finite &= math.isfinite(moving[origin + j])
                 at += tables.actions
         if shifted:
-            finite &= add_shift(view, moving, origin, tables.dim, 1.0 if stays else size)
+            finite &= add_shift(view.shift, moving, origin, tables.dim, 1.0 if stays else size)
             if view.progress.size > 0 and not stays:
                 for j in range(tables.dim):
                     view.progress[origin + j] += rest * (size * view.shift[origin + j])
@@ -78,16 +78,39 @@ def learn(
 @piece
 def error_of(tables: Tables, options: Options, view: RunView, lane: int, workspace: Workspace) -> float:
     """r + discount (what follows) - Q(s, a) of a lane."""
-    origin, s, a = workspace.origin[lane], workspace.states[lane], workspace.actions[lane]
+    theta, origin, dense = view.theta, workspace.origin[lane], tables.dense.size > 0
     s_next = workspace.next_states[lane]
     if options.target == MAX:
-        ahead = finite_step.largest(tables, view.theta, origin, s_next, workspace.values)
+        ahead = finite_step.largest(tables, theta, origin, s_next, workspace.values)
     elif options.target == EXPECTED:
-        ahead = finite_step.expected(tables, view.theta, origin, s_next, workspace.values, workspace.weights)
+        ahead = expected(tables, view, lane, workspace)
+    elif dense:
+        ahead = finite_step.value(tables, theta, origin, s_next, workspace.next_actions[lane])
     else:
-        ahead = finite_step.value(tables, view.theta, origin, s_next, workspace.next_actions[lane])
-    reward = fast_path_phases.reward_of(tables, lane, workspace)
-    return reward + tables.discount * ahead - finite_step.value(tables, view.theta, origin, s, a)
+        ahead = theta[workspace.ahead[lane]]
+    value = theta[workspace.here[lane]]
+    if dense:
+        value = finite_step.value(tables, theta, origin, workspace.states[lane], workspace.actions[lane])
+    return fast_path_phases.reward_of(tables, lane, workspace) + tables.discount * ahead - value
+
+
+@piece
+def expected(tables: Tables, view: RunView, lane: int, workspace: Workspace) -> float:
+    """The policy's mean of Q(s', .) of a lane, from the cached masses where they can be trusted."""
+    if view.masses.size == 0 or not finite_step.trusted(workspace.totals[lane]):
+        return finite_step.expected(
+            tables,
+            view.theta,
+            workspace.origin[lane],
+            workspace.next_states[lane],
+            workspace.values,
+            workspace.weights,
+        )
+    drawn, mean = workspace.groups[lane], 0.0
+    at, cell = workspace.ahead[lane] - drawn, workspace.next_cell[lane] - drawn
+    for c in range(tables.width):
+        mean += tables.choice.counts[c] * workspace.masses[cell + c] * view.theta[at + c]
+    return mean / workspace.totals[lane]
 
 
 @piece
@@ -98,18 +121,14 @@ def add(view: RunView, moving: Floats, at: int, moved: float, rest: float) -> No
         view.progress[at] += rest * moved
 
 
-@kernel
-def add_shift(view: RunView, moving: Floats, origin: int, dim: int, size: float) -> bool:
-    """Add ``size`` times the shift to all parameters of a lane; whether they stay finite.
-
-    A function of its own, not inlined: it compiles to vector instructions.
-    """
-    shift, finite = view.shift, True
-    for j in range(dim):
-        moving[origin + j] += size * shift[origin + j]
-    for j in range(dim):
-        finite &= math.isfinite(moving[origin + j])
-    return finite
+@vectorised
+def add_shift(shift: Floats, moving: Floats, origin: int, dim: int, size: float) -> bool:
+    """Add ``size`` times the shift to all parameters of a lane; whether they stay finite."""
+    infinite = 0
+    for j in range(origin, origin + dim):
+        moving[j] += size * shift[j]
+        infinite += not math.isfinite(moving[j])
+    return infinite == 0
 
 
 @piece
