@@ -152,8 +152,8 @@ def test_behaviour_of_each_agent():
             "step_size.1: expected a number, a list or a table with a kind",
         ),
         (
-            {"step_size": {"kind": "linear"}},
-            "constant or linear-decay or piecewise-decay, got 'linear'; did you mean 'linear-decay'?",
+            {"step_size": {"kind": "linear-deca"}},
+            "linear-decay or piecewise-decay, got 'linear-deca'; did you mean 'linear-decay'?",
         ),
         ({"step_size": [{"kind": "constant", "valu": 1.0}]}, "did you mean 'value'?; valid: kind, value"),
         ({"step_size": [[0.1]]}, "step_size.0: expected a number or a table with a kind, got [0.1]"),

@@ -95,12 +95,12 @@ def keys_of(
 
     Examples
     --------
-    >>> from fedsarsa import Softmax
-    >>> @keys_of(Softmax)
-    ... class SoftmaxSection(DerivedSection):
-    ...     kind: Literal["softmax"] = "softmax"
-    >>> SoftmaxSection(temperature=2.0).build()
-    Softmax(temperature=2.0)
+    >>> from fedsarsa import LinearDecay
+    >>> @keys_of(LinearDecay)
+    ... class LinearDecaySection(DerivedSection):
+    ...     kind: Literal["linear-decay"] = "linear-decay"
+    >>> LinearDecaySection(w=2.0, a=9.0).build()
+    LinearDecay(w=2.0, a=9.0)
     """
 
     def derive(section: type[M]) -> type[M]:

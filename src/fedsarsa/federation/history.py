@@ -220,7 +220,7 @@ class History:
         >>> fleet = fs.paper.fleet(agents=3, eps_p=0.5, eps_r=0.5)
         >>> algo = fs.FedSARSA(server=fs.servers.Personal(), sync_every=100)
         >>> own = [fs.theory.fixed_point(world, algo.features, algo.policy) for world in fleet]
-        >>> algo.train(fleet, steps=1000, runs=2).personal_mse(own).dims
+        >>> algo.train(fleet, steps=20_000, runs=2).personal_mse(own).dims
         ('run', 't', 'agent')
         """
         points = _checks.labelled("theta", theta, [("agent", "d")])

@@ -59,7 +59,7 @@ class Personal(Server):
     >>> import fedsarsa as fs
     >>> algo = fs.FedSARSA(server=fs.servers.Personal(), sync_every=100)
     >>> fleet = fs.paper.fleet(agents=4, eps_p=0.5, eps_r=0.5)
-    >>> algo.train(fleet, steps=1000, runs=2).personal.dims
+    >>> algo.train(fleet, steps=20_000, runs=2).personal.dims
     ('run', 't', 'agent', 'd')
     """
 
