@@ -16,6 +16,8 @@ T = TypeVar("T")
 
 @functools.cache
 def _controller() -> ThreadpoolController:
+    import scipy.linalg  # noqa: F401  # its BLAS is another: a controller knows those that are loaded
+
     return ThreadpoolController()
 
 
