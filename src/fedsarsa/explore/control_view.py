@@ -16,21 +16,13 @@ from fedsarsa.experiments.statistics import mean_and_margin
 from fedsarsa.explore import control_measurements, exports, page
 from fedsarsa.explore.control_measurements import Episode, Learned
 from fedsarsa.explore.control_pictures import LatePicture, LearningPicture, ValuePicture, WorldPicture
-from fedsarsa.explore.control_values import (
-    Base,
-    SettingsError,
-    blamed,
-    config_of,
-    content_of,
-    from_query,
-    to_query,
-)
+from fedsarsa.explore.control_values import Base, blamed, to_query
 from fedsarsa.explore.controls import CONTROL_ALGORITHM, CONTROL_FLEET, TRAINING, WORLD, settings_of
 from fedsarsa.explore.downloads import Downloads
 from fedsarsa.explore.drawn_worlds import LOOKS
-from fedsarsa.explore.form import Form
-from fedsarsa.explore.jobs import Deliver, Latest, Progress, Stopped, reporter
+from fedsarsa.explore.jobs import Deliver, Progress, Stopped, reporter
 from fedsarsa.explore.session import Session
+from fedsarsa.explore.training_view import TrainingView
 
 GROUPS = {"Fleet": CONTROL_FLEET, "Algorithm": CONTROL_ALGORITHM, "Training": TRAINING}
 CONTROLS = tuple(control for group in GROUPS.values() for control in group)
@@ -64,19 +56,15 @@ class Played:
     values: xr.DataArray
 
 
-class ControlView:
+class ControlView(TrainingView):
     """One tab: its controls, its pictures, and the training behind them."""
 
     def __init__(self, base: Base, query: str, session: Session) -> None:
-        self.base, self.session = base, session
         given = parse_qs(query.removeprefix("?"))
         self.wanted = _wanted({key: values[0] for key, values in given.items() if key in OWN})
         rest = urlencode([(key, value) for key, every in given.items() if key not in OWN for value in every])
-        values, self.address_errors = from_query(rest, base, CONTROLS)
-        self.world = values.get(WORLD)
-        self.form = Form(base, GROUPS, values, lambda moving: session.at_once(partial(self.changed, moving)))
-        self.words = page.text()
-        self.busy = page.Busy(self.halt)
+        super().__init__(base, rest, session, GROUPS)
+        self.world = self.form.values.get(WORLD)
         self.curve, self.late, self.value = LearningPicture(), LatePicture(), ValuePicture()
         self.player = pn.widgets.Player(
             name="Play the greedy policy of the first run",
@@ -94,9 +82,7 @@ class ControlView:
         for widget in (self.watch, self.across, self.up):
             widget.param.watch(lambda _: session.at_once(self.choose), "value")
         self.learned: Learned | None = None
-        self.turn, self.choosing, self.moving = 0, False, False
-        self.training = Latest()
-        session.at_end(self.training.close)
+        self.choosing = False
         self.downloads = Downloads(exports.CONTROL_FILES, lambda: self.learned)
         choices = pn.Card(
             self.watch,
@@ -118,7 +104,6 @@ class ControlView:
             ),
             sizing_mode="stretch_width",
         )
-        session.at_first(partial(self.compute, False))
 
     def changed(self, moving: bool) -> None:
         """Take what controls say; another world begins with physics and settings of its own."""
@@ -130,29 +115,18 @@ class ControlView:
         else:
             self.compute(moving)
 
-    def compute(self, moving: bool) -> None:
-        """Train with the values that controls have now, in the place of what is under way."""
-        still, self.moving = moving and self.moving, moving
-        try:
-            config = config_of(self.base, self.form.values)
-        except SettingsError as wrong:
-            self.halt()
-            self._complain(wrong.errors | self.address_errors)
-            return
-        self.form.show_errors({})
+    def forget(self) -> None:
+        """Forget what was learned with other values."""
         self.learned = None
-        self.turn += not still
-        deliver = partial(self._deliver, self.turn)
-        if moving:
-            self.training.submit(partial(_sketched, config, self.base.folder), deliver, patient=still)
-            return
+
+    def sketch(self, config: Config, deliver: Deliver, patient: bool) -> None:
+        """Train one run."""
+        self.training.submit(partial(_sketched, config, self.base.folder), deliver, patient)
+
+    def train(self, config: Config, deliver: Deliver) -> None:
+        """Train, then play."""
         self.busy.show(0.0)
-        self._address()
-        self.downloads.refresh(content_of(self.base, self.form.values))
         self.training.submit(partial(_learned, config, self.base.folder, self.wanted, deliver), deliver)
-        if self.address_errors:
-            self._complain(self.address_errors)
-            self.address_errors = {}
 
     def choose(self) -> None:
         """Play and map what was chosen to be seen, with what was learned already."""
@@ -161,19 +135,9 @@ class ControlView:
         names = self.across.options
         plane = names.index(self.across.value), names.index(self.up.value)
         self.wanted = Wanted(tuple(self.watch.value), plane)
-        self._address()
-        work, deliver = partial(_played, self.learned, self.wanted), partial(self._deliver, self.turn)
+        self.session.address(self.query())
+        work, deliver = partial(_played, self.learned, self.wanted), partial(self.deliver, self.turn)
         self.training.submit(lambda _: iter([work()]), deliver)
-
-    def halt(self) -> None:
-        """Stop the training; what is drawn stays."""
-        self.turn += 1
-        self.training.stop()
-        self.busy.hide()
-
-    def _deliver(self, turn: int, result: Any) -> None:
-        """Take a result from the training's thread to the page."""
-        self.session.later(partial(self.show, result, turn))
 
     def show(self, result: Any, turn: int) -> None:
         """Draw what was found, unless another training has taken its place."""
@@ -194,7 +158,7 @@ class ControlView:
             case Played():
                 self._show_played(result)
             case Exception():
-                self._complain({blamed(str(result), self.form.values): str(result)})
+                self.complain({blamed(str(result), self.form.values): str(result)})
 
     def _show_played(self, played: Played) -> None:
         assert self.learned is not None  # it came before
@@ -213,19 +177,11 @@ class ControlView:
             seat.show(played.episodes[place] if place < len(played.episodes) else None, stride)
         self.player.param.update(value=0, end=max(1, math.ceil(longest / stride)), direction=1)
 
-    def _address(self) -> None:
-        """Put the settings and what is seen into the address."""
+    def query(self) -> str:
+        """The query of an address that restores the settings and what is seen."""
         own = zip(OWN, (self.wanted.agents, self.wanted.plane), strict=True)
         seen = {key: "|".join(map(str, numbers)) for key, numbers in own if numbers is not None}
-        self.session.address(to_query(self.form.values | seen))
-
-    def _complain(self, errors: dict[str, str]) -> None:
-        """Show errors beside their controls, the others on top."""
-        self.busy.hide()
-        self.form.show_errors(errors)
-        rest = [message for key, message in errors.items() if key not in self.form.values]
-        if rest:
-            self.words.object = page.paragraph("", wrong=" ".join(rest))
+        return to_query(self.form.values | seen)
 
 
 def sentence(learned: Learned) -> str:

@@ -9,20 +9,12 @@ import panel as pn
 import xarray as xr
 
 from fedsarsa.algorithm import FedSARSA
+from fedsarsa.experiments.config import Config
 from fedsarsa.explore import exports, measurements, page, theory_answers
-from fedsarsa.explore.control_values import (
-    Base,
-    SettingsError,
-    blamed,
-    config_of,
-    content_of,
-    from_query,
-    to_query,
-)
+from fedsarsa.explore.control_values import Base, blamed
 from fedsarsa.explore.controls import ALGORITHM, FLEET, METHODS, TRAINING
 from fedsarsa.explore.downloads import Downloads
-from fedsarsa.explore.form import Form
-from fedsarsa.explore.jobs import Latest, Progress, Stopped, in_process, reporter
+from fedsarsa.explore.jobs import Deliver, Latest, Progress, Stopped, in_process, reporter
 from fedsarsa.explore.measurements import Trained
 from fedsarsa.explore.pictures import (
     DriftPicture,
@@ -35,6 +27,7 @@ from fedsarsa.explore.pictures import (
 from fedsarsa.explore.sentence import sentences
 from fedsarsa.explore.session import Session
 from fedsarsa.explore.theory_answers import ByNumber, Gains, Points, Predicted, Unknown
+from fedsarsa.explore.training_view import TrainingView
 
 GROUPS = {"Fleet": FLEET, "Algorithm": (METHODS, *ALGORITHM), "Training": TRAINING}
 CONTROLS = tuple(control for group in GROUPS.values() for control in group)
@@ -56,24 +49,19 @@ class Apart:
     returns: xr.Dataset
 
 
-class FederationView:
+class FederationView(TrainingView):
     """One tab: its controls, its pictures, and the two computations behind them."""
 
     def __init__(self, base: Base, query: str, session: Session) -> None:
-        self.base, self.session = base, session
-        values, self.address_errors = from_query(query, base, CONTROLS)
-        self.form = Form(base, GROUPS, values, lambda moving: session.at_once(partial(self.compute, moving)))
-        self.words = page.text()
-        self.busy = page.Busy(self.halt)
+        super().__init__(base, query, session, GROUPS)
         self.error, self.floor, self.drift = ErrorPicture(), FloorPicture(), DriftPicture()
         self.points, self.gains, self.returns = PointsPicture(), GainsPicture(), ReturnsPicture()
         self.trained: Trained | None = None
         self.apart: Apart | None = None
         self.told: dict[type, Any] = {}
         self.unknown: dict[type, str] = {}
-        self.turn, self.cleared, self.moving = 0, 0, False
-        self.training, self.theory = Latest(), Latest()
-        session.at_end(self.training.close)
+        self.cleared = 0
+        self.theory = Latest()
         session.at_end(self.theory.close)
         self.downloads = Downloads(
             exports.FILES, lambda: self.trained and (self.trained, self.told.get(Predicted))
@@ -89,45 +77,28 @@ class FederationView:
             ),
             sizing_mode="stretch_width",
         )
-        session.at_first(partial(self.compute, False))
 
-    def compute(self, moving: bool) -> None:
-        """Train and predict with the values that controls have now, in the place of what is under way.
-
-        While the hand moves, a picture that is under way comes first: there would be none otherwise.
-        """
-        still, self.moving = moving and self.moving, moving
-        try:
-            config = config_of(self.base, self.form.values)
-        except SettingsError as wrong:
-            self.halt()
-            self._complain(wrong.errors | self.address_errors)
-            return
-        self.form.show_errors({})
+    def forget(self) -> None:
+        """Forget what was found with other values."""
         self.told, self.unknown, self.trained, self.apart = {}, {}, None, None
-        self.turn += not still
-        deliver = partial(self._deliver, self.turn)
+
+    def sketch(self, config: Config, deliver: Deliver, patient: bool) -> None:
+        """Train a few runs, and predict nothing."""
+        self.theory.stop()
+        self.training.submit(partial(_sketched, config, self.base.folder), deliver, patient)
+
+    def train(self, config: Config, deliver: Deliver) -> None:
+        """Train and predict."""
         folder = self.base.folder
-        if moving:
-            self.theory.stop()
-            self.training.submit(partial(_sketched, config, folder), deliver, patient=still)
-            return
-        self.session.address(to_query(self.form.values))
-        self.downloads.refresh(content_of(self.base, self.form.values))
         self.training.submit(partial(_trained, config, folder, deliver), deliver)
         self.theory.submit(
             lambda stopped: in_process(theory_answers.answers, config, folder, stopped=stopped), deliver
         )
-        if self.address_errors:
-            self._complain(self.address_errors)
-            self.address_errors = {}
 
     def halt(self) -> None:
         """Stop all computations; what is drawn stays."""
-        self.turn += 1
-        self.training.stop()
+        super().halt()
         self.theory.stop()
-        self.busy.hide()
 
     def _clear(self) -> None:
         """Take away what was said of other settings, together with their curve."""
@@ -137,10 +108,6 @@ class FederationView:
             self.gains.predict(self.told.get(Gains))
             self.gains.show(None, None)
             self.returns.show(None)
-
-    def _deliver(self, turn: int, result: Any) -> None:
-        """Take a result from a computation's thread to the page."""
-        self.session.later(partial(self.show, result, turn))
 
     def show(self, result: Any, turn: int) -> None:
         """Draw what a computation found, unless another has taken its place."""
@@ -175,7 +142,7 @@ class FederationView:
             case Unknown(part, why):
                 self.unknown[part] = why
             case Exception():
-                self._complain({blamed(str(result), self.form.values): str(result)})
+                self.complain({blamed(str(result), self.form.values): str(result)})
                 return
         self._combine(type(result))
 
@@ -197,14 +164,6 @@ class FederationView:
         notes = self.told[Predicted].warnings if Predicted in self.told else ()
         why = tuple(dict.fromkeys(f"No prediction: {reason}" for reason in self.unknown.values()))
         self.words.object = page.paragraph(said, (*notes, *why))
-
-    def _complain(self, errors: dict[str, str]) -> None:
-        """Show errors beside their controls, the others on top."""
-        self.busy.hide()
-        self.form.show_errors(errors)
-        rest = [message for key, message in errors.items() if key not in self.form.values]
-        if rest:
-            self.words.object = page.paragraph("", wrong=" ".join(rest))
 
 
 def _trained(config: Any, folder: Any, deliver: Any, stopped: Stopped) -> Iterator[Any]:

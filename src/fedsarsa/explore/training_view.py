@@ -1,0 +1,105 @@
+"""What views share in which controls start a training: errors beside controls, the newest result alone."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from fedsarsa.experiments.config import Config
+from fedsarsa.explore import page
+from fedsarsa.explore.control_values import Base, SettingsError, config_of, content_of, from_query, to_query
+from fedsarsa.explore.controls import Control
+from fedsarsa.explore.downloads import Downloads
+from fedsarsa.explore.form import Form
+from fedsarsa.explore.jobs import Deliver, Latest
+from fedsarsa.explore.session import Session
+
+
+class TrainingView(ABC):
+    """Controls, and a training with their values that the next change replaces.
+
+    A subclass has ``downloads`` and a layout, and draws what `train` and `sketch` deliver in `show`.
+    """
+
+    downloads: Downloads
+
+    def __init__(
+        self, base: Base, query: str, session: Session, groups: Mapping[str, tuple[Control, ...]]
+    ) -> None:
+        self.base, self.session = base, session
+        controls = tuple(control for group in groups.values() for control in group)
+        values, self.address_errors = from_query(query, base, controls)
+        self.form = Form(base, groups, values, lambda moving: session.at_once(partial(self.changed, moving)))
+        self.words, self.busy = page.text(), page.Busy(self.halt)
+        self.turn, self.moving = 0, False
+        self.training = Latest()
+        session.at_end(self.training.close)
+        session.at_first(partial(self.compute, False))
+
+    @abstractmethod
+    def forget(self) -> None:
+        """Forget what was found with other values."""
+
+    @abstractmethod
+    def sketch(self, config: Config, deliver: Deliver, patient: bool) -> None:
+        """Train a little, while the hand moves; ``patient``: after the sketch that is under way."""
+
+    @abstractmethod
+    def train(self, config: Config, deliver: Deliver) -> None:
+        """Train in the place of what is under way."""
+
+    @abstractmethod
+    def show(self, result: Any, turn: int) -> None:
+        """Draw what was found, unless another training has taken its place."""
+
+    def changed(self, moving: bool) -> None:
+        """Take what controls say."""
+        self.compute(moving)
+
+    def compute(self, moving: bool) -> None:
+        """Train with the values that controls have now, in the place of what is under way.
+
+        While the hand moves, a picture that is under way comes first: there would be none otherwise.
+        """
+        still, self.moving = moving and self.moving, moving
+        try:
+            config = config_of(self.base, self.form.values)
+        except SettingsError as wrong:
+            self.halt()
+            self.complain(wrong.errors | self.address_errors)
+            return
+        self.form.show_errors({})
+        self.forget()
+        self.turn += not still
+        deliver = partial(self.deliver, self.turn)
+        if moving:
+            self.sketch(config, deliver, still)
+            return
+        self.session.address(self.query())
+        self.downloads.refresh(content_of(self.base, self.form.values))
+        self.train(config, deliver)
+        if self.address_errors:
+            self.complain(self.address_errors)
+            self.address_errors = {}
+
+    def query(self) -> str:
+        """The query of an address that restores the view."""
+        return to_query(self.form.values)
+
+    def halt(self) -> None:
+        """Stop what is computed; what is drawn stays."""
+        self.turn += 1
+        self.training.stop()
+        self.busy.hide()
+
+    def deliver(self, turn: int, result: Any) -> None:
+        """Take a result from a computation's thread to the page."""
+        self.session.later(partial(self.show, result, turn))
+
+    def complain(self, errors: dict[str, str]) -> None:
+        """Show errors beside their controls, the others on top."""
+        self.busy.hide()
+        self.form.show_errors(errors)
+        rest = [message for key, message in errors.items() if key not in self.form.values]
+        if rest:
+            self.words.object = page.paragraph("", wrong=" ".join(rest))
