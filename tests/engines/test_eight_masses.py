@@ -41,3 +41,15 @@ def test_never_beyond_the_last_class(classes):
         masses[:classes] = rng.random(classes)
         _, _, place = drawn(masses, counts, classes, 1.0 - 2.0**-53, sums)
         assert place == classes - 1
+
+
+def test_instructions_are_the_definition_bit_for_bit():
+    rng = np.random.default_rng(1)
+    for classes in range(1, 9):
+        counts, kernels, plain = np.zeros(8), np.empty(8), np.empty(8)
+        counts[:classes] = rng.integers(1, 9, classes)
+        for uniform in rng.random(50):
+            masses = rng.random(8)
+            found = drawn(masses, counts, classes, uniform, kernels)
+            assert found == eight_masses._select(masses, 0, counts, classes, uniform, plain, 0)
+            np.testing.assert_array_equal(kernels, plain)

@@ -84,9 +84,14 @@ def _select(
 
     Eight are read: ``masses`` from ``at`` on, and ``counts`` (8,). Their sums, each with those before it, are
     written to ``sums`` from ``to`` on. Returns their total, the target ``uniform`` times that, and the place
-    where the sum passes the target; in kernels alone.
+    where the sum passes the target. Kernels have the instructions of `_generate` in the place of this.
     """
-    raise NotImplementedError
+    passing = masses[at : at + WIDTH] * counts
+    for by in (1, 2, 4):
+        passing[by:] += passing[:-by].copy()
+    sums[to : to + WIDTH] = passing
+    target = uniform * passing[-1]
+    return passing[-1], target, int((passing[: classes - 1] <= target).sum())
 
 
 select: Any = _Select(_select)

@@ -22,6 +22,7 @@ class Schedule(Protocol):
         ...
 
 
+@dataclass(frozen=True)
 class _Between:
     """What schedules from one number to another share."""
 
@@ -64,10 +65,6 @@ class LinearSchedule(_Between):
     array([1.  , 0.55, 0.1 ])
     """
 
-    start: float
-    end: float
-    steps: int
-
     def checked(self, name: str, value: float) -> float:
         """Return a number that the schedule can start or end with."""
         given = _checks.number(name, value, "a number of at least 0")
@@ -101,10 +98,6 @@ class ExponentialSchedule(_Between):
     >>> fs.ExponentialSchedule(1.0, 0.01, steps=1000).at(np.array([0, 500, 5000]))
     array([1.  , 0.1 , 0.01])
     """
-
-    start: float
-    end: float
-    steps: int
 
     def at(self, t: NDArray[np.int64]) -> Floats:
         """The numbers of an array of time steps."""
