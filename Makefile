@@ -7,10 +7,10 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 # A file's tests run in one process, and make what they share once; the longest files start first. Tests
-# with processes of their own mostly wait: three workers keep two cores busy.
-PYTEST := $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder
+# with processes of their own mostly wait: four workers keep two cores busy.
+PYTEST := $(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder
 
-.PHONY: reproduce test check before-tests lint types kernels/finite kernels/control soak bench docs clean
+.PHONY: reproduce test check before-tests lint types kernels/finite kernels/options kernels/control soak bench docs clean
 
 reproduce: $(INSTALLED)
 	$(BIN)/fedsarsa reproduce --out results/published
@@ -23,7 +23,7 @@ check: before-tests
 
 # Tests find every kernel compiled, instead of compiling the same one in many processes at a time.
 before-tests: $(INSTALLED)
-	$(MAKE) --no-print-directory -j 2 kernels/control kernels/finite lint types
+	$(MAKE) --no-print-directory -j 2 kernels/control kernels/options kernels/finite lint types
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .
@@ -32,7 +32,7 @@ lint: $(INSTALLED)
 types: $(INSTALLED)
 	$(BIN)/mypy
 
-kernels/finite kernels/control: $(INSTALLED)
+kernels/finite kernels/options kernels/control: $(INSTALLED)
 	$(BIN)/python -m tests.kernels $(@F)
 
 # Five minutes in which parts of a deployment are killed, frozen or cut off.

@@ -1,4 +1,4 @@
-"""Compile the kernels that tests need, before they start: ``python -m tests.kernels finite`` or ``control``.
+"""Compile the kernels that tests need, before they start: ``python -m tests.kernels finite`` (``options``, ``control``).
 
 Tests that start together, here or in processes of their own, would each compile the same kernels.
 """
@@ -12,6 +12,14 @@ def finite():
     fs.FedSARSA().train(fs.paper.fleet(2, states=5, actions=5), 20, runs=1)
 
 
+def options():
+    """In finite worlds: directions that are corrected, rounds without their server, and traces."""
+    fleet = fs.paper.fleet(3, states=5, actions=5)
+    fs.methods.ScaffoldSARSA().train(fleet, 20, runs=1)
+    fs.FedSARSA(sync_every=5, server=fs.servers.Median()).train(fleet, 20, runs=1)
+    fs.FedSARSA(sync_every=5, trace_decay=0.5, participation=0.5).train(fleet, 20, runs=1)
+
+
 def control():
     """The one step, in control worlds and in environments of Gymnasium, and rollouts."""
     carts = fs.control.fleet("CartPole", 2)
@@ -22,4 +30,4 @@ def control():
 
 
 if __name__ == "__main__":
-    {"finite": finite, "control": control}[sys.argv[1]]()
+    {"finite": finite, "options": options, "control": control}[sys.argv[1]]()
