@@ -37,6 +37,10 @@ COMPILED = (
 )
 
 
+# Kernels call pieces. Entries for Python and C took up to half of the time to compile them.
+PIECE = {**OPTIONS, "forceinline": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+
+
 class Piece:
     """A function that is handed to Numba once a kernel, or Python, calls it."""
 
@@ -46,10 +50,18 @@ class Piece:
 
     @cached_property
     def compiled(self) -> Any:
-        """Numba's own object for the function."""
+        """Numba's own object for the function, which kernels call."""
         import numba
 
-        return numba.njit(forceinline=True, **OPTIONS)(self.py_func)
+        return numba.njit(**PIECE)(self.py_func)
+
+    @cached_property
+    def for_python(self) -> Any:
+        """The same for Python: a kernel that calls the piece and nothing else."""
+        import numba
+
+        compiled = self.compiled
+        return numba.njit(**OPTIONS)(lambda *arguments: compiled(*arguments))
 
     @property
     def _numba_type_(self) -> Any:
@@ -57,7 +69,7 @@ class Piece:
         return self.compiled._numba_type_
 
     def __call__(self, *arguments: Any) -> Any:
-        return self.compiled(*arguments)
+        return self.for_python(*arguments)
 
 
 def piece(function: F) -> F:
@@ -82,7 +94,7 @@ class _Vectorised(Piece):
                 self.state.flags.noalias = True
                 return [passes.define_nopython_pipeline(self.state)]
 
-        return numba.njit(forceinline=True, pipeline_class=Disjoint, **OPTIONS)(self.py_func)
+        return numba.njit(pipeline_class=Disjoint, **PIECE)(self.py_func)
 
 
 def vectorised(function: F) -> F:
