@@ -39,6 +39,10 @@ CASES = {
     "FedHSA slowing": m.FedHSA(GROUPS, PI, SLOWING, sync_every=4),
     "DisSACC": m.DisSACC(STATES, PI, 0.4, sync_every=4),
     "PF-LSA": m.PFLSA(STATES, PI, 0.2),
+    "independent FedTD": m.FedTD(GROUPS, PI, 0.2, sync_every=4, independent=True),
+    "independent SCAFFLSA": m.SCAFFLSA(STATES, PI, 0.2, sync_every=4, independent=True),
+    "independent FedHSA": m.FedHSA(GROUPS, PI, 0.2, sync_every=4, independent=True),
+    "independent DisSACC": m.DisSACC(STATES, PI, [0.1, 0.2, 0.3], sync_every=4, independent=True),
     "equal": m.FedQ(EACH, 0.2, sync_every=4),
     "importance": m.FedQ(EACH, 0.2, sync_every=4, averaging="importance"),
     "all pairs": m.FedSynQ(0.3, sync_every=4),
@@ -82,6 +86,7 @@ def test_engines_agree(method):
 
 def test_engines_agree_where_agents_watch_one_chain():
     assert_same(m.ConsensusTD(STATES, PI, 0.2, graph="star", shared=True), REWARDS)
+    assert_same(m.ConsensusTD(STATES, PI, 0.2, graph="star", shared=True, independent=True), REWARDS)
 
 
 @pytest.fixture

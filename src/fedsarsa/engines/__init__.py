@@ -117,7 +117,7 @@ def _check(name: str, problem: Problem) -> None:
             f"engine must be {able} for {problem.server!r}, which sees the first sample of a round twice, "
             f"got {name!r}; fs.servers.ControlVariates() needs it once"
         )
-    if problem.step.windowed or problem.step.sampling != OWN_CHAIN:
+    if problem.step.windowed or problem.step.independent or problem.step.sampling != OWN_CHAIN:
         raise ValueError(
-            f"engine must be {able} for steps that see more than the agent's next transition, got {name!r}"
+            f"engine must be {able} for steps that see other than the agent's next transition, got {name!r}"
         )

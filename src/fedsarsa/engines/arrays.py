@@ -19,7 +19,8 @@ class RoundSettings(NamedTuple):
     ``world`` and ``schedule`` (N,) say which world and step size are agent i's; ``radius`` is infinite
     without projection; ``offset`` is the a of theta-tilde's weights a + t, negative without it. Agents begin
     a round with the central parameter if it is ``common``, else each with its own in ``theta``. ``cached``
-    chooses the cached way of ``finite_step``; ``redraws`` draws executed actions anew.
+    chooses the cached way of ``finite_step``; ``redraws`` draws executed actions anew, ``independent`` all
+    pairs.
     """
 
     world: NDArray[np.uint32]
@@ -31,6 +32,7 @@ class RoundSettings(NamedTuple):
     common: bool
     cached: bool
     redraws: bool
+    independent: bool
 
 
 class Options(NamedTuple):

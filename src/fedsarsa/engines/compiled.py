@@ -201,6 +201,7 @@ def settings_of(problem: Problem, world: NDArray[np.integer], cached: bool = Fal
         common=not problem.server.personal,
         cached=cached,
         redraws=problem.step.redraw_actions,
+        independent=problem.step.independent,
     )
 
 

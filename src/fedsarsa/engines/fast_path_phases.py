@@ -71,6 +71,27 @@ def redraw(
 
 
 @piece
+def begin_anew(
+    tables: Tables,
+    settings: RoundSettings,
+    view: RunView,
+    lanes: Lanes,
+    first: int,
+    count: int,
+    t: int,
+    workspace: Workspace,
+) -> None:
+    """Draw a pair anew for every lane of a block: a first state of its world, and an action there."""
+    now = random.purpose(U64(t), U64(random.PAIR))
+    for i in range(count):
+        lane = first + i
+        one, two = random.words(settings.seed, view.first_run + lanes.run[lane], lanes.stream[lane], now)
+        s = finite_step.first_state(tables.worlds, U64(settings.world[lanes.agent[lane]]), one)
+        a = directly(tables, view, lane, s, random.uniform(two), workspace)
+        hold(tables, view, lane, i, s, a, workspace)
+
+
+@piece
 def directly(tables: Tables, view: RunView, lane: int, s: int, uniform: float, workspace: Workspace) -> int:
     """An action of a lane in state ``s`` from its parameters."""
     return finite_step.direct(

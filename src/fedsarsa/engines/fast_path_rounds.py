@@ -182,6 +182,10 @@ def take_steps(
                         workspace,
                     )
                     continue
+                if settings.independent:
+                    fast_path_phases.begin_anew(
+                        tables, settings, view, lanes, first, count, t + step, workspace
+                    )
                 if settings.redraws:
                     fast_path_phases.redraw(tables, settings, view, lanes, first, count, t + step, workspace)
                 fast_path_phases.move(tables, first, count, at, workspace)

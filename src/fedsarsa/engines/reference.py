@@ -82,6 +82,8 @@ class ReferenceEngine(Engine):
 def local_step(problem: Problem, state: State, run: int, i: int, t: int, step_size: float) -> None:
     """One step of agent i: equation ``eq:g``, and the options of the step."""
     theta, step, features = state.theta[run, i], problem.step, problem.features
+    if step.independent:
+        begin(problem, state, run, i, random.plain_purpose(t, random.PAIR))
     next_state, next_action = uniforms(problem, run, i, t)
     if step.redraw_actions:
         anew, _ = uniforms(problem, run, i, t + random.REDRAW)

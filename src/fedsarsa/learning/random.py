@@ -7,7 +7,8 @@ meet, and any step's numbers can be had without those before it.
 
 Episodes need more numbers than that. Steps are below 2**48, and the counter's high 16 bits say what else
 step t's numbers are for (``purpose``): the state and the action that begin the next episode when one ends
-at t (t = START: the first episode), and fresh candidates for continuous actions.
+at t (t = START: the first episode), the pair of step t where every step begins anew, and fresh candidates
+for continuous actions.
 """
 
 import numpy as np
@@ -24,7 +25,7 @@ START = 2**64 - 1
 REDRAW = 2**63
 
 # What numbers are for, in the counter's high bits; step numbers themselves have 0.
-FIRST_STATE, FIRST_STATE_MORE, FIRST_ACTION = 1, 2, 3
+FIRST_STATE, FIRST_STATE_MORE, FIRST_ACTION, PAIR = 1, 2, 3, 4
 CANDIDATES, FIRST_CANDIDATES, REDRAW_CANDIDATES = 1024, 2048, 3072  # two candidates each, from here on
 MOST_CANDIDATES = 2048
 PURPOSE_BITS = 48

@@ -41,6 +41,9 @@ class Step:
         What a step sees: the next transition of the agent's own chain; of one chain that all agents of a run
         watch, by the same random numbers; or a transition of every pair of a finite world, in which case the
         target is the largest value.
+    independent : bool
+        Whether every step begins anew, from a state of the world's initial distribution and an action of the
+        policy there, instead of the pair that the last one led to. In finite worlds.
     ahead : int
         n, the transitions that a step looks ahead: the errors of all of them, at the present parameter and
         discounted, are what it adds. Above 1 in finite worlds, with a fixed policy.
@@ -58,6 +61,7 @@ class Step:
     leaves: str | None = NOTHING
     mixes: bool = False
     sampling: str = OWN_CHAIN
+    independent: bool = False
     ahead: int = 1
     ratios: bool = False
 
@@ -71,7 +75,7 @@ class Step:
             raise ValueError(f"leaves must be one of {LEAVES}, got {self.leaves!r}")
         _checks.choice("sampling", self.sampling, SAMPLING)
         _checks.integer("ahead", self.ahead, least=1)
-        for name in ("redraw_actions", "step_per_feature", "shifted", "mixes", "ratios"):
+        for name in ("redraw_actions", "step_per_feature", "shifted", "mixes", "independent", "ratios"):
             if not isinstance(getattr(self, name), bool):
                 raise TypeError(f"{name} must be True or False, got {getattr(self, name)!r}")
 
@@ -79,9 +83,9 @@ class Step:
     def beyond(self) -> tuple[str, ...]:
         """The options with which it is not a step of Algorithm ``alg``.
 
-        Actions that are drawn anew are none of them: the mean path is the same.
+        Pairs or actions that are drawn anew are none of them: the update is the same.
         """
-        same = {"traces", "redraw_actions"}
+        same = {"traces", "redraw_actions", "independent"}
         names = [option.name for option in fields(self) if option.name not in same]
         return tuple(name for name in names if getattr(self, name) != getattr(Step, name))
 
@@ -92,7 +96,7 @@ class Step:
 
     @property
     def plain(self) -> bool:
-        """Whether it is a step of SARSA, with actions drawn anew or not."""
+        """Whether it is a step of SARSA, with pairs or actions drawn anew or not."""
         return not self.beyond
 
 

@@ -41,6 +41,8 @@ class ConsensusTD(Prediction):
         agent has a chain of its own.
     radius : float, optional
         Of the ball on which every agent's parameter is projected; no projection unless given.
+    independent : bool
+        Whether pairs are drawn from stationary distributions, as in the paper, and not along chains.
 
     Examples
     --------
@@ -67,6 +69,7 @@ class ConsensusTD(Prediction):
 
     def step(self, step: Step) -> Step:
         """A step of the agent's own chain, or of the one that all watch."""
+        step = super().step(step)
         return replace(step, sampling=SHARED_CHAIN) if self.shared else step
 
     def check(self, fleet: Fleet) -> None:

@@ -32,6 +32,8 @@ class FedTD(PredictionInRounds):
         Of the ball on which the server projects; no projection unless given.
     server_step : float
         The server's step size.
+    independent : bool
+        Whether pairs are drawn from stationary distributions, and not along chains.
 
     Examples
     --------

@@ -60,6 +60,11 @@ class NStepTD(PredictionInRounds):
     def __post_init__(self) -> None:
         _checks.integer("n", self.n, least=1)
         super().__post_init__()
+        if self.independent and (self.n > 1 or self.behaviour is not None):
+            raise ValueError(
+                "independent must be False where steps look several transitions ahead or others act, as that "
+                f"takes a chain, got True with n = {self.n}; FedTD takes independent samples"
+            )
 
     def server(self) -> Mean:
         """The mean."""

@@ -25,6 +25,8 @@ class OneShotTD(Prediction):
         Whose values are learned.
     step_size : float, ConstantStep, LinearDecay, PiecewiseDecay, or a list with one per agent
         alpha_t of the local steps.
+    independent : bool
+        Whether pairs are drawn from stationary distributions, and not along chains.
 
     Examples
     --------

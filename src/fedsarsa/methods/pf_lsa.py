@@ -30,6 +30,8 @@ class PFLSA(Prediction):
         The weight of the agent's own direction, in (0, 1]; 1/N unless given, as the paper recommends.
     radius : float, optional
         Of the ball on which every agent's parameter is projected; no projection unless given.
+    independent : bool
+        Whether pairs are drawn from stationary distributions, and not along chains.
 
     Examples
     --------

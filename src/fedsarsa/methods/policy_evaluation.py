@@ -1,7 +1,7 @@
 """What the methods that evaluate a fixed policy have in common: their settings, and exact points."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
@@ -9,24 +9,34 @@ import numpy as np
 from fedsarsa import _checks
 from fedsarsa._checks import Floats
 from fedsarsa.algorithm import FedSARSA
+from fedsarsa.federation.problem import Problem
 from fedsarsa.federation.servers import Server
 from fedsarsa.learning.features import FiniteFeatures, OneHot
 from fedsarsa.learning.policies import FixedPolicy
 from fedsarsa.learning.step_sizes import StepSize
+from fedsarsa.learning.targets import Step
 from fedsarsa.methods.method import Task
 from fedsarsa.methods.setting import Setting, mean_root
 from fedsarsa.theory.federation_model import limiting_step_sizes
 from fedsarsa.theory.operators import Operators, operators
+from fedsarsa.theory.stationary import stationary_distribution
+from fedsarsa.worlds.finite import FiniteMDP
 from fedsarsa.worlds.fleet import Fleet, as_fleet
+from fedsarsa.worlds.kernels import ShiftKernel
 
 
 @dataclass(frozen=True, eq=False)
 class Prediction(Setting):
-    """A method that learns the values of a fixed policy by TD(0)."""
+    """A method that learns the values of a fixed policy by TD(0).
+
+    All take ``independent``: whether every step sees a pair of the agent's stationary distribution and what
+    follows it, drawn apart from all others, as several papers assume; otherwise agents follow their chains.
+    """
 
     features: FiniteFeatures = field(default_factory=OneHot)
     policy: FixedPolicy = field(default_factory=FixedPolicy)
     step_size: StepSize = 0.01
+    independent: bool = field(default=False, kw_only=True)
 
     task: ClassVar[Task] = "prediction"
 
@@ -36,6 +46,7 @@ class Prediction(Setting):
                 f"policy must be a FixedPolicy, whose values {self.name} learns, got {self.policy!r}; "
                 "FedSARSA learns with a policy that moves"
             )
+        _checks.instance("independent", self.independent, bool, "True or False")
         self.algorithm()
 
     @property
@@ -50,6 +61,16 @@ class Prediction(Setting):
     def algorithm(self) -> FedSARSA:
         """FedSARSA with a fixed policy and this server rule."""
         return FedSARSA(self.features, self.policy, self.step_size, self.every, server=self.server())
+
+    def step(self, step: Step) -> Step:
+        """A step of the chain, or of a pair drawn anew."""
+        return replace(step, independent=self.independent)
+
+    def problem(self, fleet: Fleet, steps: int, runs: int, seed: int) -> Problem:
+        """The training problem of this method on a fleet, checked."""
+        fleet = as_fleet(fleet)
+        worlds = stationary(fleet, self.policy) if self.independent else fleet
+        return super().problem(worlds, steps, runs, seed)
 
     def target(self, fleet: Fleet) -> Floats:
         """`federated_point`, (d,), whatever K and the step size are."""
@@ -71,6 +92,17 @@ class PredictionInRounds(Prediction):
     def every(self) -> int:
         """K, local steps per round."""
         return self.sync_every
+
+
+def stationary(fleet: Fleet, policy: FixedPolicy) -> Fleet:
+    """The fleet with worlds that begin in their stationary distributions under a policy."""
+    table = policy.table(fleet.states, fleet.actions)
+    worlds = []
+    for world in fleet.worlds:
+        kernel = world.kernel if isinstance(world.kernel, ShiftKernel) else world.transition
+        often = stationary_distribution(world.kernel.under(table))
+        worlds.append(FiniteMDP(kernel, world.reward, world.discount, often))
+    return Fleet([worlds[place] for place in fleet.world_of])
 
 
 def each_operators(method: Prediction, fleet: Fleet) -> list[Operators]:

@@ -26,6 +26,8 @@ class SCAFFLSA(PredictionInRounds):
         K, local steps per round.
     radius : float, optional
         Of the ball on which the server projects; no projection unless given.
+    independent : bool
+        Whether pairs are drawn from stationary distributions, and not along chains.
 
     Examples
     --------
