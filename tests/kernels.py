@@ -1,4 +1,4 @@
-"""Compile the kernels that tests need, before they start: ``python -m tests.kernels finite`` (``options``, ``control``).
+"""Compile the kernels that tests need, before they start: ``python -m tests.kernels finite``, for one.
 
 Tests that start together, here or in processes of their own, would each compile the same kernels.
 """
