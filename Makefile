@@ -19,7 +19,7 @@ test: before-tests
 	$(PYTEST)
 
 check: before-tests
-	$(PYTEST) -n 2 -m "not slow and not processes"
+	$(PYTEST) -n 3 -m "not slow and not processes"
 
 # Tests find every kernel compiled, instead of compiling the same one in many processes at a time.
 before-tests: $(INSTALLED)
