@@ -93,3 +93,16 @@ def test_worlds_that_do_not_belong_together(other, message):
     one = world(rng)
     with pytest.raises(ValueError, match=message):
         fs.Fleet([one, one, world(rng, **other)])
+
+
+def test_equal_worlds_are_stored_once():
+    def world(reward, discount=0.9):
+        return fs.FiniteMDP([[[0.5, 0.5], [0.2, 0.8]]], reward, discount)
+
+    fleet = fs.Fleet([world([0, 1]), world([0, 2]), world([0, 1])])
+    assert fleet.world_of.tolist() == [0, 1, 0]
+    assert [w.reward.tolist() for w in fleet] == [[0, 1], [0, 2], [0, 1]]
+    shared = fs.Fleet([fleet[0], fleet[1], fleet[0]])
+    assert shared.identity() == fleet.identity()
+    with pytest.raises(ValueError, match="worlds must share discount"):
+        fs.Fleet([world([0, 1]), world([0, 1], 0.8)])

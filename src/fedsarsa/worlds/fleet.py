@@ -16,8 +16,8 @@ from fedsarsa.worlds.kernels import ShiftKernel
 class Fleet(Sequence[FiniteMDP]):
     """The worlds of N agents that share states, actions and discount.
 
-    A sequence: ``len``, index, slice and iterate. The same world object may appear many times; it is
-    stored once in ``worlds``, and ``world_of[i]`` says which of them is agent i's.
+    A sequence: ``len``, index, slice and iterate. Equal worlds are stored once in ``worlds``, and
+    ``world_of[i]`` says which of them is agent i's.
 
     Parameters
     ----------
@@ -44,7 +44,9 @@ class Fleet(Sequence[FiniteMDP]):
     action_bounds: ClassVar[tuple[float, float] | None] = None
 
     def __init__(self, worlds: Iterable[FiniteMDP]) -> None:
-        distinct: dict[int, int] = {}
+        places: dict[int, int] = {}
+        distinct: dict[bytes, int] = {}
+        seen: list[FiniteMDP] = []  # keeps their ids apart
         kept: list[FiniteMDP] = []
         index: list[int] = []
         if not isinstance(worlds, Iterable):
@@ -52,10 +54,16 @@ class Fleet(Sequence[FiniteMDP]):
         for agent, world in enumerate(worlds):
             if not isinstance(world, FiniteMDP):
                 raise TypeError(f"worlds[{agent}] must be a FiniteMDP, got {world!r}")
-            position = distinct.setdefault(id(world), len(kept))
-            if position == len(kept):
-                kept.append(world)
-            index.append(position)
+            if id(world) not in places:
+                seen.append(world)
+                content = hashlib.sha256(repr((type(world), world.discount)).encode())
+                for part in _content(world):
+                    content.update(part)
+                position = distinct.setdefault(content.digest(), len(kept))
+                if position == len(kept):
+                    kept.append(world)
+                places[id(world)] = position
+            index.append(places[id(world)])
         if not kept:
             raise ValueError("worlds must hold at least one FiniteMDP, got none")
         self.worlds = tuple(kept)
@@ -156,10 +164,8 @@ class Fleet(Sequence[FiniteMDP]):
         """What tells this fleet from others: a digest of its worlds."""
         digest = hashlib.sha256(repr((self.discount, self.world_of.tolist())).encode())
         for world in self.worlds:
-            kernel = world.kernel
-            digest.update(repr((kernel.shift, world.actions, world.reward.shape)).encode())
-            for array in (kernel.rows, world.reward, world.initial):
-                digest.update(np.ascontiguousarray(array).tobytes())
+            for part in _content(world):
+                digest.update(part)
         return digest.hexdigest()
 
     def describe(self) -> dict[str, Any]:
@@ -183,6 +189,13 @@ class Fleet(Sequence[FiniteMDP]):
             f"Fleet(agents={len(self)}, distinct={len(self.worlds)}, states={self.states}, "
             f"actions={self.actions}, discount={self.discount:g})"
         )
+
+
+def _content(world: FiniteMDP) -> Iterator[bytes]:
+    """Kernel, reward and initial distribution of a world, which tell it from others."""
+    yield repr((world.kernel.shift, world.actions, world.reward.shape)).encode()
+    for array in (world.kernel.rows, world.reward, world.initial):
+        yield np.ascontiguousarray(array).tobytes()
 
 
 def as_fleet(fleet: Fleet | Sequence[FiniteMDP]) -> Fleet:
