@@ -6,7 +6,8 @@ import without it.
 
 import hashlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property, update_wrapper
 from pathlib import Path
 from typing import Any, TypeVar
@@ -37,6 +38,11 @@ COMPILED = (
 )
 
 
+# Kernels for GPUs then run in Python, and so do the pieces that they call.
+SIMULATED = os.environ.get("NUMBA_ENABLE_CUDASIM") == "1"
+
+_for_device: list[bool] = []  # not empty while a kernel is compiled for a GPU
+
 # Kernels call pieces. Entries for Python and C took up to half of the time to compile them.
 PIECE = {**OPTIONS, "forceinline": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
@@ -56,6 +62,13 @@ class Piece:
         return numba.njit(**PIECE)(self.py_func)
 
     @cached_property
+    def for_device(self) -> Any:
+        """The same for kernels on a GPU."""
+        from numba import cuda
+
+        return cuda.jit(self.py_func, device=True, forceinline=True)
+
+    @cached_property
     def for_python(self) -> Any:
         """The same for Python: a kernel that calls the piece and nothing else."""
         import numba
@@ -66,10 +79,20 @@ class Piece:
     @property
     def _numba_type_(self) -> Any:
         """Numba asks for this where a kernel that it compiles names the piece."""
-        return self.compiled._numba_type_
+        return (self.for_device if _for_device else self.compiled)._numba_type_
 
     def __call__(self, *arguments: Any) -> Any:
-        return self.for_python(*arguments)
+        return (self.py_func if SIMULATED else self.for_python)(*arguments)
+
+
+@contextmanager
+def device_pieces() -> Iterator[None]:
+    """A context in which kernels that are compiled get their pieces for a GPU."""
+    _for_device.append(True)
+    try:
+        yield
+    finally:
+        _for_device.pop()
 
 
 def piece(function: F) -> F:
@@ -104,6 +127,39 @@ def vectorised(function: F) -> F:
     """
     marked: Any = _Vectorised(function)
     return marked  # type: ignore[no-any-return]
+
+
+class _LibraryPiece(Piece):
+    """A piece for which CUDA's library has a function."""
+
+    def __init__(self, function: Callable[..., Any], name: str) -> None:
+        super().__init__(function)
+        self.name = name
+
+    @cached_property
+    def for_device(self) -> Any:
+        """The library's function."""
+        from numba import cuda
+        from numba.cuda import libdevice
+
+        function = getattr(libdevice, self.name)
+        return cuda.jit(lambda x: function(x), device=True, forceinline=True)
+
+
+def library_piece(name: str) -> Callable[[F], F]:
+    """Mark a piece of one number in whose place kernels on a GPU call ``name`` of CUDA's library."""
+
+    def marked(function: F) -> F:
+        found: Any = _LibraryPiece(function, name)
+        return found  # type: ignore[no-any-return]
+
+    return marked
+
+
+@library_piece("ceil")
+def ceiling(x: float) -> float:
+    """The smallest whole number that is not below ``x``, as a float."""
+    return np.ceil(x)  # type: ignore[no-any-return]
 
 
 class _AddressCall(Piece):

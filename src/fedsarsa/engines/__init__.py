@@ -33,20 +33,26 @@ class Entry:
     about : str
         What it is for, in a few words.
     needs : str or None
-        A package without which it does not work, and the extra of fedsarsa that brings it.
+        A package without which it does not work.
+    extra : str or None
+        The extra of fedsarsa that brings the package, if it is called otherwise.
+    device : callable or None
+        What else is missing, such as a device, in a few words; called where the package is there.
     """
 
     place: Callable[[Problem], str]
     worlds: tuple[type, ...]
     about: str
     needs: str | None = None
+    extra: str | None = None
+    device: Callable[[], str | None] = lambda: None
 
     @property
     def missing(self) -> str | None:
         """Why the engine does not work here; None if it does."""
-        if self.needs is None or find_spec(self.needs) is not None:
-            return None
-        return f"it needs {self.needs}: pip install 'fedsarsa[{self.needs}]'"
+        if self.needs is not None and find_spec(self.needs) is None:
+            return f"it needs {self.needs}: pip install 'fedsarsa[{self.extra or self.needs}]'"
+        return self.device()
 
 
 def _at(place: str) -> Callable[[Problem], str]:
@@ -59,8 +65,30 @@ def _compiled(problem: Problem) -> str:
     return f"fedsarsa.engines.{place}"
 
 
+def _cuda(problem: Problem) -> str:
+    """Parameters in shared memory where they fit, or every option of every world."""
+    from fedsarsa.engines import cuda_batch
+
+    place = "FiniteEngine" if cuda_batch.serves(problem) else "GeneralEngine"
+    return f"fedsarsa.engines.cuda:{place}"
+
+
+def _device() -> str | None:
+    from fedsarsa.engines import cuda_device
+
+    return cuda_device.missing()
+
+
 ENGINES = {
     "cpu": Entry(_compiled, COMPUTED, "compiled, on all cores; the fastest one here"),
+    "cuda": Entry(
+        _cuda,
+        COMPUTED,
+        "one NVIDIA GPU; for thousands of agents",
+        needs="numba_cuda",
+        extra="cuda",
+        device=_device,
+    ),
     "gym": Entry(
         _at("gym_engine:GymEngine"),
         (GymFleet,),
@@ -108,7 +136,10 @@ def _built(name: str, problem: Problem, threads: int | None, first_agent: int) -
 
 
 def _check(name: str, problem: Problem) -> None:
-    """Refuse what an engine cannot do."""
+    """Refuse what an engine cannot do, here or anywhere."""
+    missing = ENGINES[name].missing
+    if missing is not None:
+        raise ValueError(f"engine {name!r} does not work here: {missing}")
     able = " or ".join(ONE_PLACE)
     if name in ONE_PLACE:
         return

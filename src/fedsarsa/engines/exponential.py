@@ -6,7 +6,7 @@ accurate to two units in the last place between the limits, and saturates beyond
 
 import numpy as np
 
-from fedsarsa._numba import I64, piece
+from fedsarsa._numba import I64, library_piece
 
 LIMIT = 700.0
 
@@ -17,7 +17,7 @@ _ROUND = 6755399441055744.0  # 1.5 * 2**52: adding and subtracting it rounds to 
 _BIAS, _MANTISSA = I64(1023), I64(52)
 
 
-@piece
+@library_piece("exp")
 def exponential(x: float) -> float:
     """exp(x)."""
     clipped = min(max(x, -LIMIT), LIMIT)

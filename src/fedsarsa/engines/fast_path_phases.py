@@ -16,7 +16,7 @@ from fedsarsa._numba import U64, piece, vectorised
 from fedsarsa.engines import compiled_server, eight_masses
 from fedsarsa.engines.arrays import Lanes, RoundSettings, RunView, Workspace
 from fedsarsa.engines.exponential import exponential
-from fedsarsa.learning import choice, finite_step, random
+from fedsarsa.learning import finite_step, random
 from fedsarsa.learning.finite_tables import Tables
 
 EIGHT = U64(eight_masses.WIDTH)
@@ -197,16 +197,17 @@ def select(tables: Tables, first: int, count: int, at: int, workspace: Workspace
     """The same for rows of any width."""
     for i in range(count):
         lane = first + i
-        begin = workspace.next_cell[lane]
-        for c in range(tables.width):
-            workspace.weights[c] = tables.choice.counts[c] * workspace.masses[begin + c]
-        total = finite_step.total(tables, workspace.weights, U64(0))
-        target = workspace.uniforms[at + i] * total
-        group, below = choice.select(workspace.weights, U64(0), tables.width, target)
+        total, group, beyond, mass = finite_step.draw_class(
+            tables,
+            workspace.masses,
+            workspace.next_cell[lane],
+            workspace.uniforms[at + i],
+            workspace.weights,
+        )
         workspace.totals[lane] = total
         workspace.groups[lane] = group
-        workspace.beyond[lane] = below + workspace.weights[group] - target
-        workspace.mass[lane] = workspace.masses[begin + group]
+        workspace.beyond[lane] = beyond
+        workspace.mass[lane] = mass
 
 
 @vectorised

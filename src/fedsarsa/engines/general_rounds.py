@@ -159,21 +159,9 @@ def local_steps(
             if view.failed_at[run] != RUNNING or not view.takes_part[lane]:
                 continue
             size = step_sizes[settings.schedule[agent], column + step]
-            if not one_step(
-                worlds,
-                model,
-                settings,
-                view,
-                learners,
-                lane,
-                run,
-                agent,
-                t + step,
-                time_bin,
-                size,
-                rest,
-                workspace,
-            ):
+            stream = U64(0) if model.shared else view.first_agent + U64(agent)
+            moment = Moment(lane, agent, settings.seed, view.first_run + U64(run), stream, U64(t + step))
+            if not one_step(worlds, model, learners, moment, time_bin, size, rest, workspace.step):
                 compiled_server.fail(run, t + step, workspace.failed_at)
 
 
@@ -181,27 +169,20 @@ def local_steps(
 def one_step(
     worlds: Worlds,
     model: Model,
-    settings: RoundSettings,
-    view: RunView,
     learners: Learners,
-    lane: int,
-    local_run: int,
-    local_agent: int,
-    t: int,
+    moment: Moment,
     time_bin: int,
     step_size: float,
     rest: float,
-    workspace: RoundWorkspace,
+    workspace: StepWorkspace,
 ) -> bool:
     """One step of one lane; whether its parameters stay finite."""
-    agent_state, theta, progress = learners.agent_state, learners.theta[lane], learners.progress[lane]
-    run = view.first_run + U64(local_run)
-    agent = U64(0) if model.shared else view.first_agent + U64(local_agent)
-    moment = Moment(lane, local_agent, settings.seed, run, agent, U64(t))
+    agent_state, lane = learners.agent_state, moment.lane
+    theta, progress = learners.theta[lane], learners.progress[lane]
     one, two = local_step.words(moment, moment.t)
     if model.redraws:
-        local_step.redraw(model, agent_state, theta, moment, workspace.step)
-    reward, terminated = move(worlds, learners, lane, local_agent, one)
+        local_step.redraw(model, agent_state, theta, moment, workspace)
+    reward, terminated = move(worlds, learners, lane, moment.who, one)
     local_step.note_reward(agent_state, lane, time_bin, reward)
     finite = local_step.go_on(
         model,
@@ -214,12 +195,12 @@ def one_step(
         progress,
         moment,
         two,
-        workspace.step,
+        workspace,
     )
-    if terminated or agent_state.elapsed[lane] >= worlds.limits[local_agent]:
+    if terminated or agent_state.elapsed[lane] >= worlds.limits[moment.who]:
         local_step.end_episode(agent_state, lane, time_bin)
         first_state(worlds, learners, moment)
-        local_step.begin(model, agent_state, theta, moment, workspace.step)
+        local_step.begin(model, agent_state, theta, moment, workspace)
     return finite
 
 

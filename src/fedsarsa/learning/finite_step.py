@@ -1,7 +1,8 @@
 """The SARSA step of equation ``eq:g``, as compiled pieces for CPU and GPU kernels.
 
 The reference engine says the same in plain NumPy and is the specification. Pieces take parameters as
-one flat array and the place ``start`` where an agent's begin; integers are unsigned 64-bit.
+one flat array and the place ``start`` where an agent's begin, ``apart`` from each other; integers are
+unsigned 64-bit.
 
 An action is drawn as a class of equal features, then as a member of it, from the same random number in
 [0, 1). Two ways lead to the same action:
@@ -16,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from fedsarsa._checks import Floats
-from fedsarsa._numba import I64, U64, piece
+from fedsarsa._numba import I64, U64, ceiling, piece
 from fedsarsa.learning.choice import select, weigh
 from fedsarsa.learning.finite_tables import Tables, WorldTables
 from fedsarsa.worlds import alias
@@ -50,8 +51,13 @@ def rotation(worlds: WorldTables, a: int) -> int:
 @piece
 def drawn(worlds: WorldTables, row: int, turn: int, column: int, fraction: int) -> int:
     """s' from the row of (s, a) in the alias table, turned by ``turn``."""
-    turned = alias.draw(worlds.alias, row, column, fraction) + turn
-    beyond = turned - worlds.states
+    return turned(worlds, alias.draw(worlds.alias, row, column, fraction), turn)
+
+
+@piece
+def turned(worlds: WorldTables, s: int, turn: int) -> int:
+    """``s`` + ``turn``, modulo the number of states."""
+    beyond = s + turn - worlds.states
     return beyond + (worlds.states & (U64(0) - (beyond >> alias.SIGN)))  # no branch, as in alias.draw
 
 
@@ -73,16 +79,16 @@ def increment(tables: Tables, reward: float, value: float, next_value: float, st
 
 
 @piece
-def value(tables: Tables, theta: Floats, start: int, s: int, a: int) -> float:
-    """Q(s, a) with the parameters at ``theta[start:]``."""
+def value(tables: Tables, theta: Floats, start: int, s: int, a: int, apart: int = _ONE) -> float:
+    """Q(s, a) with the parameters at ``theta[start::apart]``."""
     if tables.dense.size == 0:
-        return theta[start + tables.rows[s] * tables.width + tables.columns[a]]
+        return theta[start + (tables.rows[s] * tables.width + tables.columns[a]) * apart]
     at = s * tables.dim * tables.actions + a
     total = 0.0
     for _ in range(tables.dim):
         total += tables.dense[at] * theta[start]
         at += tables.actions
-        start += _ONE
+        start += apart
     return total
 
 
@@ -95,7 +101,7 @@ def trusted(total: float) -> bool:
 @piece
 def member(tables: Tables, column: int, distance: float) -> int:
     """The action of class ``column`` that a target ``distance`` actions before the end of the class draws."""
-    back = np.ceil(distance) - 1.0
+    back = ceiling(distance) - 1.0
     last = np.float64(np.int64(tables.most)) - 1.0
     inside = min(back if back > 0.0 else 0.0, last)  # whatever rounding does
     return tables.members[column * tables.most + U64(np.int64(inside))]
@@ -119,6 +125,7 @@ def direct(
     uniform: float,
     values: Floats,
     weights: Floats,
+    apart: int = _ONE,
 ) -> int:
     """An action at state ``s``; ``values`` and ``weights`` are room for one number per class.
 
@@ -126,7 +133,7 @@ def direct(
     """
     if tables.cumulative.size > 0:
         return fixed(tables, acting, s, uniform)
-    class_values(tables, theta, start, s, values)
+    class_values(tables, theta, start, s, values, apart)
     target = uniform * weigh(tables.choice, 0, values, weights)
     column, below = select(weights, U64(0), tables.width, target)
     beyond = below + weights[column] - target
@@ -134,19 +141,21 @@ def direct(
 
 
 @piece
-def class_values(tables: Tables, theta: Floats, start: int, s: int, values: Floats) -> None:
+def class_values(
+    tables: Tables, theta: Floats, start: int, s: int, values: Floats, apart: int = _ONE
+) -> None:
     """Q(s, .) of every class of actions, into ``values``."""
     classes: Any = np.int64(tables.width)
     if tables.dense.size == 0:
-        at = start + tables.rows[s] * tables.width
+        at = start + tables.rows[s] * tables.width * apart
         for c in range(classes):
-            values[c] = theta[at + U64(c)]
+            values[c] = theta[at + U64(c) * apart]
     else:
         at = s * tables.dim * tables.actions
         for c in range(classes):
             values[c] = 0.0
         for j in range(tables.dim):
-            coordinate = theta[start + U64(j)]
+            coordinate = theta[start + U64(j) * apart]
             for c in range(classes):
                 values[c] += tables.dense[at + U64(c)] * coordinate
             at += tables.actions
@@ -185,6 +194,29 @@ def total(tables: Tables, masses: Floats, at: int) -> float:
     for c in range(tables.width):
         result += masses[at + c]
     return result
+
+
+@piece
+def draw_class(
+    tables: Tables, masses: Floats, begin: int, uniform: float, sums: Floats, apart: int = _ONE
+) -> tuple[float, int, float, float]:
+    """Draw a class of actions by the masses of its row, at ``masses[begin::apart]``.
+
+    Returns the row's total, the class, what the target leaves of it, and the mass of one of its actions;
+    ``sums`` is room for a number per class. It is the class that `choice.select` finds.
+    """
+    last = tables.width - _ONE
+    sums[0] = tables.choice.counts[0] * masses[begin]
+    for c in range(last):
+        sums[c + _ONE] = sums[c] + tables.choice.counts[c + _ONE] * masses[begin + (c + _ONE) * apart]
+    whole = sums[last]
+    target = uniform * whole
+    group, upto = last, whole
+    for back in range(last):
+        c = last - _ONE - back
+        if sums[c] > target:
+            group, upto = c, sums[c]
+    return whole, group, upto - target, masses[begin + group * apart]
 
 
 @piece

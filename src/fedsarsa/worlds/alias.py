@@ -84,7 +84,12 @@ def split(word: int, columns: int) -> tuple[int, int]:
 @piece
 def draw(table: NDArray[np.uint64], start: int, column: int, fraction: int) -> int:
     """What a column and a fraction draw from the row whose entries begin at ``table[start]``."""
-    entry = table[start + column]
+    return resolve(table[start + column], column, fraction)
+
+
+@piece
+def resolve(entry: int, column: int, fraction: int) -> int:
+    """What a column and a fraction draw by the entry in that column."""
     # Own column or the other is a coin toss, and a branch would be guessed wrong half of the time. So
     # both lie side by side in one word, and the sign of fraction - threshold shifts the right one down.
     both = (entry & COLUMN_MASK) << HALF | column

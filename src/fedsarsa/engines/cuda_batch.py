@@ -1,0 +1,318 @@
+"""Problems of finite worlds that a GPU trains side by side."""
+
+import math
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedsarsa._checks import Floats
+from fedsarsa._numba import U64
+from fedsarsa.engines import cuda_finite
+from fedsarsa.engines.arrays import Span
+from fedsarsa.engines.compiled import step_sizes_of
+from fedsarsa.engines.cuda_device import device_array, grid, limits, to_device, to_host
+from fedsarsa.engines.cuda_finite import RUNS, Agents, Cells, Federations, Lanes, Records, Shape
+from fedsarsa.engines.cuda_layout import fits, split_blocks, threads_for, whole_blocks
+from fedsarsa.engines.cuda_server import settle_kernel, settling
+from fedsarsa.federation.problem import Problem
+from fedsarsa.federation.servers import Mean
+from fedsarsa.federation.servers.mean import average
+from fedsarsa.federation.state import RUNNING, State
+from fedsarsa.learning.features import Aggregation
+from fedsarsa.learning.finite_tables import Tables, tabulate
+from fedsarsa.learning.policies import Softmax
+
+REAL = np.dtype(np.float64)
+
+
+def shape_of(problem: Problem) -> Shape:
+    """What kernels are compiled for."""
+    tables, features = _tables(problem), problem.finite_worlds[1]
+    dense = not isinstance(features, Aggregation)
+    return Shape(
+        width=int(tables.width),
+        policy=tables.choice.policy,
+        shifted=bool((tables.worlds.action_size == 0).all()),
+        dense=dense,
+        cached=isinstance(problem.policy, Softmax) and not dense,
+        averaged=problem.average_offset is not None,
+        whole=True,
+    )
+
+
+def _tables(problem: Problem) -> Tables:
+    fleet, features = problem.finite_worlds
+    return tabulate(fleet, features, problem.policy)
+
+
+def bytes_each(shape: Shape, dim: int) -> int:
+    """Shared memory that an agent takes: its rows, and a number per thread."""
+    return (shape.rows * dim + 1) * REAL.itemsize
+
+
+def serves(problem: Problem) -> bool:
+    """Whether agents hold pairs, take steps without options, and their mean is all that the server makes."""
+    if not (problem.holds_pairs and problem.step.plain and not problem.step.redraw_actions):
+        return False
+    if problem.step.behaviour or not problem.compiled_rounds or type(problem.server) is not Mean:
+        return False
+    return fits(limits(), bytes_each(shape_of(problem), problem.features.dim))
+
+
+class Batch:
+    """Trains problems that differ in fleets and numbers alone, in float64."""
+
+    def __init__(self, problems: Sequence[Problem], first_agent: int = 0) -> None:
+        self.problems, self.first_agent = list(problems), first_agent
+        first = self.problems[0]
+        self.dim, self.shape = first.features.dim, shape_of(first)
+        tables = [_tables(problem) for problem in self.problems]
+        sizes = np.array([problem.agents for problem in self.problems])
+        runs = np.array([problem.runs for problem in self.problems])
+        self.cell = np.repeat(np.arange(len(sizes)), runs)
+        self.edges = np.cumsum([0, *runs])
+        self.first_lane = np.cumsum([0, *sizes[self.cell]])
+        self.threads = threads_for(limits(), bytes_each(self.shape, self.dim), sizes[self.cell])
+        if sizes.max() > self.threads:
+            self.shape = self.shape._replace(whole=False)
+            self.blocks, self.owned = split_blocks(sizes[self.cell], self.threads)
+        else:
+            self.blocks = whole_blocks(sizes[self.cell], self.threads)
+        self.tables = to_device(joined(tables))
+        self.cells = to_device(cells_of(self.problems, first_agent))
+        self.agents = to_device(self._agents(tables))
+        self.device_blocks = to_device(self.blocks)
+        self.projects = any(problem.radius is not None for problem in self.problems)
+
+    def _agents(self, tables: list[Tables]) -> Agents:
+        worlds = np.cumsum([0, *(len(one.worlds.alias_start) for one in tables)])
+        schedules = np.cumsum([0, *(len(problem.schedules) for problem in self.problems)])
+        return Agents(
+            world=np.concatenate(
+                [
+                    problem.finite_worlds[0].world_of.astype(np.uint64) + U64(start)
+                    for problem, start in zip(self.problems, worlds, strict=False)
+                ]
+            ),
+            weight=np.concatenate([np.array(problem.weights) for problem in self.problems]),
+            schedule=np.concatenate(
+                [
+                    problem.schedule_of.astype(np.uint64) + U64(start)
+                    for problem, start in zip(self.problems, schedules, strict=False)
+                ]
+            ),
+        )
+
+    def follow(self, problems: Sequence[Problem]) -> None:
+        """Act by the policies of the same problems with other numbers."""
+        self.problems = list(problems)
+        self.cells = to_device(cells_of(self.problems, self.first_agent))
+
+    @cached_property
+    def kernels(self) -> cuda_finite.Kernels:
+        """Those of the shape."""
+        return cuda_finite.kernels(self.shape)
+
+    def _federations(self, states: Sequence[State]) -> Federations:
+        failed = np.concatenate([state.failed_at for state in states])
+        return Federations(
+            cell=self.cell.astype(np.uint64),
+            run=(np.arange(len(self.cell)) - self.edges[self.cell]).astype(np.uint64),
+            first_lane=self.first_lane[:-1].astype(np.uint64),
+            central=np.concatenate([state.central for state in states]),
+            weighted_sum=np.concatenate([state.weighted_sum for state in states]),
+            failed_at=unsigned_failures(failed),
+        )
+
+    def _lanes(self, states: Sequence[State], with_theta: bool) -> Lanes:
+        def flat(name: str, *more: int) -> NDArray[Any]:
+            return np.concatenate([getattr(state, name).reshape(-1, *more) for state in states])
+
+        none = np.zeros((1, self.dim))
+        return Lanes(
+            states=flat("states"),
+            actions=flat("actions"),
+            theta=flat("theta", self.dim) if with_theta else none,
+            progress=flat("progress", self.dim) if with_theta and self.shape.averaged else none,
+        )
+
+    def start(self, states: Sequence[State]) -> None:
+        """Draw the first state of every agent, and its first action from Gamma(theta)."""
+        lanes, federations = to_device(self._lanes(states, with_theta=True)), to_device(self._federations(states))
+        owner = to_device(np.repeat(np.arange(len(self.cell)), np.diff(self.first_lane)).astype(np.uint64))
+        self.kernels.start.launch(
+            *grid(len(owner)), 0, self.tables, self.cells, self.agents, federations, lanes, owner
+        )
+        self._bring_pairs(states, lanes)
+
+    def _bring_pairs(self, states: Sequence[State], lanes: Lanes) -> None:
+        for name in ("states", "actions"):
+            flat, at = to_host(getattr(lanes, name)), 0
+            for state in states:
+                own = getattr(state, name)
+                own[:] = flat[at : at + own.size].reshape(own.shape)
+                at += own.size
+
+    def train(self, states: Sequence[State], span: Span) -> tuple[Floats, Floats]:
+        """All steps of a span, in place; central parameters (F, m, d) and drifts (F, m) after its rounds."""
+        fresh = span.begun == span.t > 0
+        keeps = not (fresh and span.synchronises)
+        lanes = to_device(self._lanes(states, with_theta=keeps))
+        federations = to_device(self._federations(states))
+        sizes, columns = self._step_sizes(span)
+        rounds = span.rounds if span.synchronises else 0
+        records = empty_records(
+            len(self.cell), rounds, self.dim, 1 if self.shape.whole else len(self.blocks.first)
+        )
+        device_span = unsigned(span)
+        shared = bytes_each(self.shape, self.dim) * self.threads
+
+        def take(span: Span, column: int, fresh: bool) -> None:
+            self.kernels.rounds.launch(
+                len(self.blocks.first),
+                self.threads,
+                shared,
+                self.tables,
+                self.cells,
+                self.agents,
+                federations,
+                self.device_blocks,
+                lanes,
+                sizes,
+                U64(columns),
+                U64(column),
+                span,
+                np.bool(fresh),
+                np.bool(self.projects),
+                records,
+            )
+
+        if self.shape.whole or not span.synchronises:
+            take(device_span, 0, fresh)
+        else:
+            settle, owned = settle_kernel(self.shape.averaged), to_device(self.owned)
+            for k in range(span.rounds):
+                column = k * span.steps
+                own = device_span._replace(t=U64(span.t + column), begun=U64(span.begun + column), rounds=U64(1))
+                take(own, column, fresh or k > 0)
+                settle.launch(
+                    len(self.cell),
+                    *settling(),
+                    self.cells,
+                    federations,
+                    owned,
+                    device_span,
+                    U64(k),
+                    np.bool(self.projects),
+                    records,
+                )
+        self._bring_pairs(states, lanes)
+        self._bring(states, federations, lanes, span, keeps)
+        return to_host(records.central), to_host(records.drift)
+
+    def _step_sizes(self, span: Span) -> tuple[Any, int]:
+        """Step sizes (schedules, n), flat on the device, and n: the steps of the span, or 1 for all of them."""
+        each = np.concatenate([step_sizes_of(problem, span).each for problem in self.problems])
+        if (each == each[:, :1]).all():
+            each = each[:, :1]
+        return to_device(each.ravel()), each.shape[1]
+
+    def _bring(
+        self, states: Sequence[State], federations: Federations, lanes: Lanes, span: Span, keeps: bool
+    ) -> None:
+        """Bring everything but pairs back to the computer's memory."""
+        failed = to_host(federations.failed_at)
+        central, total = to_host(federations.central), to_host(federations.weighted_sum)
+        local = not span.synchronises
+        theta = to_host(lanes.theta) if local else None
+        progress = to_host(lanes.progress) if local and self.shape.averaged else None
+        for place, (problem, state) in enumerate(zip(self.problems, states, strict=True)):
+            own = slice(self.edges[place], self.edges[place + 1])
+            lanes_of = slice(self.first_lane[own.start], self.first_lane[own.stop])
+            state.central[:], state.weighted_sum[:] = central[own], total[own]
+            bring_failures(state, failed[own])
+            if theta is not None:
+                state.theta[:] = theta[lanes_of].reshape(state.theta.shape)
+            if progress is not None:
+                state.progress[:] = progress[lanes_of].reshape(state.progress.shape)
+                if span.ends:
+                    add_progress(problem, state, span.begun, span.t + span.steps)
+
+
+def add_progress(problem: Problem, state: State, begun: int, end: int) -> None:
+    """Add the steps of a round to the sum for theta-tilde, before the central parameter changes."""
+    assert problem.average_offset is not None
+    weight = (end - begun) * (problem.average_offset + begun + 0.5 * (end - begun - 1))
+    state.weighted_sum += weight * state.central + average(problem.weights, state.progress)
+    state.progress[:] = 0.0
+
+
+def cells_of(problems: Sequence[Problem], first_agent: int) -> Cells:
+    """Problems as kernels read them."""
+    agents = np.array([problem.agents for problem in problems])
+    parameter = np.array([float(problem.policy.parameter) for problem in problems])
+    return Cells(
+        agents=agents.astype(np.uint64),
+        first_agent=np.cumsum([0, *agents[:-1]]).astype(np.uint64),
+        stream=np.full(len(agents), first_agent, np.uint64),
+        seed=np.array([problem.seed for problem in problems], np.uint64),
+        discount=np.array([float(problem.fleet.discount) for problem in problems]),
+        parameter=parameter,
+        inverse=1.0 / np.where(parameter > 0, parameter, 1.0),
+        offset=np.array([float(one.average_offset or 0.0) for one in problems]),
+        radius=np.array([math.inf if one.radius is None else float(one.radius) for one in problems]),
+    )
+
+
+def empty_records(federations: int, rounds: int, dim: int, parts: int) -> Records:
+    """Room for what is recorded after each of some rounds, and for sums over ``parts`` of federations."""
+    return Records(
+        central=device_array((federations, rounds, dim)),
+        drift=device_array((federations, rounds)),
+        parts=device_array((parts, 3, dim)),
+    )
+
+
+def unsigned(span: Span) -> Span:
+    """A span whose numbers meet unsigned ones in kernels."""
+    return Span(*(U64(one) for one in span[:5]), ends=span.ends, synchronises=span.synchronises)
+
+
+def unsigned_failures(failed_at: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """When runs failed, as kernels note it."""
+    return np.where(failed_at == RUNNING, RUNS, failed_at.astype(np.uint64))
+
+
+def bring_failures(state: State, failed_at: NDArray[np.uint64]) -> None:
+    """Note when runs failed, which ends their parameters."""
+    state.failed_at[:] = np.where(failed_at == RUNS, RUNNING, failed_at.astype(np.int64))
+    state.central[state.failed_at != RUNNING] = np.nan
+
+
+def joined(tables: Sequence[Tables]) -> Tables:
+    """The tables of all problems as one: their worlds, one after another."""
+    first = tables[0]
+    if len(tables) == 1:
+        return first
+    worlds = [one.worlds for one in tables]
+    begin = np.cumsum([0, *(len(one.alias) for one in worlds)]).astype(np.uint64)
+
+    def end_to_end(name: str, offsets: NDArray[np.uint64] | None = None) -> NDArray[Any]:
+        each = [getattr(one, name) for one in worlds]
+        if offsets is not None:
+            each = [one + offset for one, offset in zip(each, offsets, strict=False)]
+        return np.concatenate(each)
+
+    return first._replace(
+        worlds=first.worlds._replace(
+            alias=end_to_end("alias"),
+            alias_start=end_to_end("alias_start", begin),
+            kernel_start=end_to_end("kernel_start", begin),
+            action_size=end_to_end("action_size"),
+            turns=end_to_end("turns"),
+            reward=end_to_end("reward"),
+        )
+    )

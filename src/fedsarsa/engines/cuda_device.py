@@ -1,0 +1,160 @@
+"""The GPU: why it cannot be used here, how kernels are compiled for it, and arrays on it.
+
+Numba's simulator (NUMBA_ENABLE_CUDASIM=1) runs kernels in Python, without a GPU.
+"""
+
+import functools
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedsarsa import _numba
+from fedsarsa._numba import SIMULATED
+
+T = TypeVar("T")
+
+STATIC_SHARED = 48 * 1024  # bytes of shared memory that kernels may use without asking
+
+
+class Limits(NamedTuple):
+    """Of a device: multiprocessors; shared memory (bytes) and threads of each, and of a block of threads."""
+
+    multiprocessors: int
+    shared: int
+    threads: int
+    block_shared: int
+    block_threads: int
+
+
+def missing() -> str | None:
+    """Why numba-cuda finds no GPU to work with, in a few words; None if it does."""
+    if SIMULATED:
+        return None
+    if not hasattr(np, "row_stack"):
+        return f"numba-cuda does not know NumPy {np.__version__}: pip install 'numpy<2.5'"
+    from numba import cuda
+
+    try:
+        found = len(cuda.gpus)
+    except Exception as error:  # noqa: BLE001  # what drivers raise has no class in common
+        first = " ".join(str(error).split()) or type(error).__name__
+        return f"the NVIDIA driver does not answer: {first}"
+    return None if found else "there is no NVIDIA GPU here"
+
+
+@functools.cache
+def limits() -> Limits:
+    """Those of the present device."""
+    if SIMULATED:
+        return Limits(multiprocessors=2, shared=2**16, threads=64, block_shared=2**16, block_threads=32)
+    from numba import cuda
+
+    device = cuda.get_current_device()
+    return Limits(
+        multiprocessors=device.MULTIPROCESSOR_COUNT,
+        shared=device.MAX_SHARED_MEMORY_PER_MULTIPROCESSOR,
+        threads=device.MAX_THREADS_PER_MULTIPROCESSOR,
+        block_shared=device.MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
+        block_threads=device.MAX_THREADS_PER_BLOCK,
+    )
+
+
+def grid(items: int, threads: int = 128) -> tuple[int, int]:
+    """How many blocks, and threads of each, take an item per thread."""
+    threads = min(threads, limits().block_threads)
+    return -(-items // threads), threads
+
+
+class DeviceKernel:
+    """A kernel for the GPU, compiled when it is first launched, for arguments of just those types."""
+
+    def __init__(self, function: Callable[..., None], fused: bool = False, **options: Any) -> None:
+        from numba import cuda
+        from numba.cuda.core import config
+
+        config.CUDA_LOW_OCCUPANCY_WARNINGS = 0  # type: ignore[attr-defined]  # of what users do not choose
+        self.fused, self.allowed = fused, STATIC_SHARED
+        more: dict[str, Any] = {} if SIMULATED else {"lto": False, **options}
+        self.dispatcher: Any = cuda.jit(function, **more)
+        self.compiled: Any = None
+
+    def launch(self, blocks: int, threads: int, shared: int, *arguments: Any) -> None:
+        """Run ``blocks`` of ``threads`` threads, each block with ``shared`` bytes of memory."""
+        if SIMULATED:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", RuntimeWarning)  # NumPy's about what wraps around
+                self.dispatcher[blocks, threads, 0, shared](*arguments)
+            return
+        if self.compiled is None:
+            types = tuple(map(self.dispatcher.typeof_pyval, arguments))
+            with compiling(self.fused):
+                self.compiled = self.dispatcher.compile(types)
+        if shared > self.allowed:
+            self._allow(shared)
+        where = self.dispatcher[blocks, threads, 0, shared]
+        self.compiled.launch(arguments, where.griddim, where.blockdim, where.stream, where.sharedmem)
+
+    def _allow(self, shared: int) -> None:
+        """Let the kernel use more shared memory."""
+        from cuda.bindings import driver
+        from numba import cuda
+
+        attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        handle = self.compiled._codelibrary.get_cufunc().handle
+        status, *_ = driver.cuKernelSetAttribute(attribute, shared, handle, cuda.get_current_device().id)
+        if status != driver.CUresult.CUDA_SUCCESS:
+            raise RuntimeError(f"the GPU refused {shared} bytes of shared memory per block: {status.name}")
+        self.allowed = shared
+
+
+@contextmanager
+def compiling(fused: bool) -> Iterator[None]:
+    """A context in which kernels are compiled, with or without fused multiplications.
+
+    Without them, they make the numbers of the other engines. Numba has the compiler's option, and no way to
+    give it.
+    """
+    from numba.cuda import dispatcher
+
+    module: Any = dispatcher
+    before = module.compile_cuda
+
+    def compile_cuda(*arguments: Any, nvvm_options: dict[str, Any], **options: Any) -> Any:
+        return before(*arguments, nvvm_options=nvvm_options | {"fma": int(fused)}, **options)
+
+    module.compile_cuda = compile_cuda
+    try:
+        with _numba.device_pieces():
+            yield
+    finally:
+        module.compile_cuda = before
+
+
+def to_device(item: T) -> T:
+    """Copies of the arrays of named tuples on the GPU; numbers stay as they are."""
+    from numba import cuda
+
+    copy: Any = item
+    if isinstance(item, np.ndarray):
+        # There is no array without numbers on a GPU.
+        copy = cuda.to_device(np.ascontiguousarray(item))
+    elif isinstance(item, tuple):
+        copy = item._make(map(to_device, item)) if hasattr(item, "_make") else tuple(map(to_device, item))
+    return copy  # type: ignore[no-any-return]
+
+
+def device_array(shape: tuple[int, ...]) -> Any:
+    """Room for floats on the GPU, not filled."""
+    from numba import cuda
+
+    return cuda.device_array(shape, np.float64)
+
+
+def to_host(array: Any) -> NDArray[Any]:
+    """A copy in the computer's memory."""
+    result: NDArray[Any] = array.copy_to_host()
+    return result

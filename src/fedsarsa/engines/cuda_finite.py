@@ -1,0 +1,664 @@
+"""Rounds of finite worlds on the GPU, where agents hold a pair: a thread per agent.
+
+What an agent computes is said in the pieces of ``finite_step`` that the cpu engine uses; here is how agents
+are laid out. A block of threads has whole federations, agent by agent, or a part of one that is larger:
+
+    thread   0 1 2 | 3 4 5 | 6 7 8 ...
+    agent    0 0 0 | 1 1 1 | 2 2 2 ...
+    its      0 1 2 | 0 1 2 | 0 1 2 ...   federation in the block
+
+Parameter j of all threads is a row of shared memory, and so are the softmax masses. Threads then never wait
+for each other's memory, whatever parameters they choose. When a round ends, a federation's first thread has
+the mean in its column, from where the others take it.
+"""
+
+import math
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import cuda, types
+from numpy.typing import NDArray
+
+from fedsarsa._checks import Floats
+from fedsarsa._numba import U64, piece
+from fedsarsa.engines.arrays import Span
+from fedsarsa.engines.compiled_server import project
+from fedsarsa.engines.cuda_device import DeviceKernel
+from fedsarsa.engines.exponential import exponential
+from fedsarsa.learning import finite_step, random
+from fedsarsa.learning.choice import Choice
+from fedsarsa.learning.finite_tables import Tables, WorldTables
+from fedsarsa.worlds import alias
+
+RUNS = U64(2**64 - 1)  # in Federations.failed_at: parameters are finite so far
+ONE = U64(1)
+FAR = 64.0  # temperatures that the largest parameter may move before masses are weighed anew
+REGISTERS = 128  # of a thread: with more, fewer threads would run at a time than shared memory allows
+LOW = U64(0xFFFFFFFF)
+
+
+class Shape(NamedTuple):
+    """What kernels are compiled for: classes of actions, the policy, and which numbers are kept.
+
+    ``shifted`` worlds have rows that do not depend on the action. ``cached`` keeps softmax masses, ``averaged``
+    what theta-tilde gathers; ``whole`` says whether blocks have whole federations.
+    """
+
+    width: int
+    policy: int
+    shifted: bool
+    dense: bool
+    cached: bool
+    averaged: bool
+    whole: bool
+
+    @property
+    def rows(self) -> int:
+        """Numbers in shared memory per parameter and agent."""
+        return 1 + self.cached + self.averaged
+
+
+class Cells(NamedTuple):
+    """Problems that are trained side by side, (C,) each.
+
+    ``agents`` is how many a federation has, whose worlds, weights and schedules begin at ``first_agent`` in
+    `Agents`. ``stream`` is the number of the first one's random stream. ``parameter`` is the policy's number,
+    and ``inverse`` one over it; ``offset`` and ``radius`` are those of `RoundSettings`.
+    """
+
+    agents: NDArray[np.uint64]
+    first_agent: NDArray[np.uint64]
+    stream: NDArray[np.uint64]
+    seed: NDArray[np.uint64]
+    discount: Floats
+    parameter: Floats
+    inverse: Floats
+    offset: Floats
+    radius: Floats
+
+
+class Agents(NamedTuple):
+    """Agents of all cells, one after another: world, weight in the mean, and schedule of step sizes."""
+
+    world: NDArray[np.uint64]
+    weight: Floats
+    schedule: NDArray[np.uint64]
+
+
+class Federations(NamedTuple):
+    """Runs of all cells, (F,) each: cell, number of the run, and the place of the first agent's state.
+
+    ``central`` and ``weighted_sum`` are (F, d). ``failed_at`` is the step at which parameters stopped being
+    finite, or RUNS.
+    """
+
+    cell: NDArray[np.uint64]
+    run: NDArray[np.uint64]
+    first_lane: NDArray[np.uint64]
+    central: Floats
+    weighted_sum: Floats
+    failed_at: NDArray[np.uint64]
+
+
+class Blocks(NamedTuple):
+    """What blocks of threads have, (B,) each: ``count`` federations from ``first`` on, and of each of them
+    ``agents`` agents from ``first_agent`` on.
+    """
+
+    first: NDArray[np.uint64]
+    count: NDArray[np.uint64]
+    first_agent: NDArray[np.uint64]
+    agents: NDArray[np.uint64]
+
+
+class Lanes(NamedTuple):
+    """What agents hold, (L,), and their parameters (L, d); ``progress`` is empty without theta-tilde."""
+
+    states: NDArray[np.uint32]
+    actions: NDArray[np.uint32]
+    theta: Floats
+    progress: Floats
+
+
+class Records(NamedTuple):
+    """Central parameters (F, m, d) and drifts (F, m) after every round.
+
+    In blocks with parts of federations, sums over their agents: ``parts`` (B, 3, d) of parameters, of squared
+    distances from the round's start, and of progress.
+    """
+
+    central: Floats
+    drift: Floats
+    parts: Floats
+
+
+class Held(NamedTuple):
+    """Where the tables of an agent's world begin, and what its random numbers are a function of."""
+
+    kernel: int
+    action_size: int
+    turns: int
+    reward: int
+    seed: int
+    run: int
+    stream: int
+
+
+@piece
+def row_of(worlds: WorldTables, held: Held, s: int, a: int) -> int:
+    """Where the row of (s, a) begins in the alias table."""
+    return held.kernel + a * held.action_size + s * worlds.states
+
+
+@piece
+def mass_of(value: float, base: float, inverse: float) -> float:
+    """The softmax mass of an action of some value, relative to that of the value ``base``.
+
+    ``inverse`` is that of the temperature, as divisions take long on a GPU. So this may differ in the last
+    bits from what the cpu engine draws by.
+    """
+    return exponential((value - base) * inverse)
+
+
+@piece
+def weigh_column(shared: Floats, start: int, masses: int, dim: int, apart: int, inverse: float) -> float:
+    """Write the masses of all parameters of an agent; the largest parameter."""
+    base = highest(shared, start, dim, apart)
+    at, j = start, U64(0)
+    while j < dim:
+        shared[masses + at] = mass_of(shared[at], base, inverse)
+        at, j = at + apart, j + ONE
+    return base
+
+
+@piece
+def real_of(number: int) -> float:
+    """An unsigned integer as a float."""
+    return np.float64(np.int64(number))
+
+
+@piece
+def highest(theta: Floats, start: int, dim: int, apart: int) -> float:
+    """The largest of an agent's parameters."""
+    best = theta[start]
+    j = ONE
+    while j < dim:
+        start += apart
+        best = max(best, theta[start])
+        j += ONE
+    return best
+
+
+@piece
+def record_alone(
+    shared: Floats,
+    thread: int,
+    apart: int,
+    dim: int,
+    federations: Federations,
+    federation: int,
+    span: Span,
+    k: int,
+    records: Records,
+) -> None:
+    """End the round of a federation of one agent, whose mean is its parameter."""
+    running = federations.failed_at[federation] == RUNS
+    records.drift[federation, k] = 0.0 if running else math.nan
+    at, j = thread, U64(0)
+    while j < dim:
+        kept = shared[at] if running else math.nan
+        federations.central[federation, j] = kept
+        records.central[federation, k, j] = kept
+        at, j = at + apart, j + ONE
+
+
+@piece
+def mean_of(theta: Floats, at: int, apart: int, weight: Floats, first: int, agents: int) -> float:
+    """The weighted mean of a parameter over a federation's agents, in their order."""
+    total = theta[at] * 0.0
+    i = U64(0)
+    while i < agents:
+        total += weight[first + i] * theta[at]
+        at += apart
+        i += ONE
+    return total
+
+
+@piece
+def spread_of(
+    theta: Floats, at: int, apart: int, weight: Floats, first: int, agents: int, mean: float
+) -> float:
+    """The weighted mean of squared distances from ``mean``."""
+    total = mean * 0.0
+    i = U64(0)
+    while i < agents:
+        total += weight[first + i] * (theta[at] - mean) ** 2
+        at += apart
+        i += ONE
+    return total
+
+
+class Kernels(NamedTuple):
+    """``start`` draws first pairs, ``rounds`` takes the steps of a span."""
+
+    start: DeviceKernel
+    rounds: DeviceKernel
+
+
+@cache
+def kernels(shape: Shape) -> Kernels:
+    """The kernels for federations of one ``shape``."""
+    width, policy, shifted, dense, cached, averaged, whole = shape
+    columns, real = U64(width), types.float64
+
+    @piece
+    def tables_of(tables: Tables, cells: Cells, c: int, counts: Floats) -> Tables:
+        """The tables for a cell, with what is compiled in; ``counts`` is room for the sizes of classes."""
+        choice = tables.choice
+        for column in range(columns):
+            counts[column] = choice.counts[column]
+        return Tables(
+            worlds=tables.worlds,
+            actions=tables.actions,
+            dim=tables.dim,
+            discount=cells.discount[c],
+            rows=tables.rows,
+            columns=tables.columns,
+            width=columns,
+            order=tables.order,
+            members=tables.members,
+            most=tables.most,
+            dense=tables.dense,
+            choice=Choice(
+                policy=policy,
+                parameter=cells.parameter[c],
+                ties_first=choice.ties_first,
+                actions=choice.actions,
+                counts=counts,
+                alike=choice.alike,
+                masses=choice.masses,
+            ),
+            policies=tables.policies,
+            cumulative=tables.cumulative,
+            guide=tables.guide,
+        )
+
+    def start(
+        tables: Tables, cells: Cells, agents: Agents, federations: Federations, lanes: Lanes, owner: Any
+    ) -> None:
+        lane = U64(cuda.grid(1))
+        if lane >= lanes.states.size:
+            return
+        values, weights = cuda.local.array(width, real), cuda.local.array(width, real)
+        federation = owner[lane]
+        c = federations.cell[federation]
+        own = tables_of(tables, cells, c, cuda.local.array(width, real))
+        who = lane - federations.first_lane[federation]
+        run, stream = federations.run[federation] & LOW, (cells.stream[c] + who) & LOW
+        first, second = random.words(cells.seed[c], run, stream, U64(random.START))
+        s = finite_step.first_state(own.worlds, agents.world[cells.first_agent[c] + who], first)
+        lanes.states[lane] = s
+        uniform = random.uniform(second)
+        lanes.actions[lane] = finite_step.direct(
+            own, lanes.theta[lane], U64(0), U64(0), s, uniform, values, weights
+        )
+
+    @piece
+    def local_steps(
+        tables: Tables,
+        held: Held,
+        s: int,
+        a: int,
+        shared: Floats,
+        lane: int,
+        masses: int,
+        progress: int,
+        apart: int,
+        base: float,
+        inverse: float,
+        offset: float,
+        step_sizes: Floats,
+        at: int,
+        stride: int,
+        t: int,
+        steps: int,
+        left: int,
+    ) -> tuple[int, int, int]:
+        """``steps`` local steps; the pair held after them, and how many left parameters finite.
+
+        Parameters are at ``shared[lane::apart]``, their masses at ``shared[masses::apart]``, and what
+        theta-tilde gathers at ``shared[progress::apart]``.
+        """
+        values, weights = cuda.local.array(width, real), cuda.local.array(width, real)
+        sums = cuda.local.array(width, real)
+        worlds, finite = tables.worlds, steps
+        here = U64(0)
+        value = step_sizes[at] * 0.0
+        if not dense:
+            here = (tables.rows[s] * columns + tables.columns[a]) * apart
+            value = shared[lane + here]
+        # What a step draws from is read a step ahead, so that nobody waits for memory.
+        one, two = random.words(held.seed, held.run, held.stream, t)
+        column, fraction = alias.split(one, worlds.states)
+        entry = worlds.alias[row_of(worlds, held, s, a) + column]
+        step = U64(0)
+        while step < steps:
+            turn = held.turns * finite_step.rotation(worlds, a)
+            s_next = finite_step.turned(worlds, alias.resolve(entry, column, fraction), turn)
+            reward = worlds.reward[
+                held.reward
+                + s * worlds.reward_state
+                + a * worlds.reward_action
+                + s_next * worlds.reward_next
+            ]
+            size, uniform = step_sizes[at + step * stride], random.uniform(two)
+            one, two = random.words(held.seed, held.run, held.stream, t + step + ONE)
+            column, fraction = alias.split(one, worlds.states)
+            if shifted:
+                entry = worlds.alias[row_of(worlds, held, s_next, U64(0)) + column]
+            certain = False
+            a_next = U64(0)
+            ahead = U64(0)
+            if cached:
+                begin = tables.rows[s_next] * columns * apart
+                total, group, beyond, mass = finite_step.draw_class(
+                    tables, shared, masses + begin, uniform, sums, apart
+                )
+                certain = finite_step.trusted(total)
+                if certain:
+                    a_next = finite_step.member(tables, group, beyond / mass)
+                    ahead = begin + group * apart
+            if not certain:
+                a_next = finite_step.direct(
+                    tables, shared, lane, U64(0), s_next, uniform, values, weights, apart
+                )
+                if not dense:
+                    ahead = (tables.rows[s_next] * columns + tables.columns[a_next]) * apart
+            if not shifted:
+                entry = worlds.alias[row_of(worlds, held, s_next, a_next) + column]
+            # What theta-tilde gives to the steps of this round after this one: a + t each.
+            rest = value * 0.0
+            if averaged:
+                remaining = steps - ONE - step + left
+                rest = real_of(remaining) * (offset + real_of(t + step) + 0.5 * real_of(remaining + ONE))
+            if dense:
+                change = finite_step.increment(
+                    tables,
+                    reward,
+                    finite_step.value(tables, shared, lane, s, a, apart),
+                    finite_step.value(tables, shared, lane, s_next, a_next, apart),
+                    size,
+                )
+                place = s * tables.dim * tables.actions + a
+                for j in range(tables.dim):
+                    moved = change * tables.dense[place]
+                    shared[lane + j * apart] += moved
+                    if not math.isfinite(shared[lane + j * apart]) and step < finite:
+                        finite = step
+                    if averaged:
+                        shared[progress + j * apart] += rest * moved
+                    place += tables.actions
+            else:
+                next_value = shared[lane + ahead]
+                change = finite_step.increment(tables, reward, value, next_value, size)
+                updated = value + change
+                shared[lane + here] = updated
+                if averaged:
+                    shared[progress + here] += rest * change
+                if not math.isfinite(updated) and step < finite:
+                    finite = step
+                if cached:
+                    shared[masses + here] = mass_of(updated, base, inverse)
+                value = updated if here == ahead else next_value
+                here = ahead
+            s, a = s_next, a_next
+            step += ONE
+        return s, a, finite
+
+    def rounds(
+        tables: Tables,
+        cells: Cells,
+        agents: Agents,
+        federations: Federations,
+        blocks: Blocks,
+        lanes: Lanes,
+        step_sizes: Floats,
+        columns_of_sizes: int,
+        first_step: int,
+        span: Span,
+        fresh: bool,
+        projects: bool,
+        records: Records,
+    ) -> None:
+        shared = cuda.shared.array(0, real)
+        block, thread, threads = cuda.blockIdx.x, U64(cuda.threadIdx.x), U64(cuda.blockDim.x)
+        first, count, members = blocks.first[block], blocks.count[block], blocks.agents[block]
+        f, i = thread % count, thread // count
+        busy = i < members
+        if not busy:
+            i = U64(0)
+        federation = first + f
+        c = federations.cell[federation]
+        own = tables_of(tables, cells, c, cuda.local.array(width, real))
+        dim, offset = own.dim, cells.offset[c]
+        who = blocks.first_agent[block] + i
+        lane, agent = federations.first_lane[federation] + who, cells.first_agent[c] + who
+        world, schedule = agents.world[agent], agents.schedule[agent] * columns_of_sizes
+        held = Held(
+            kernel=own.worlds.kernel_start[world],
+            action_size=own.worlds.action_size[world],
+            turns=own.worlds.turns[world],
+            reward=world * own.worlds.reward_world,
+            seed=cells.seed[c],
+            run=federations.run[federation] & LOW,
+            stream=(cells.stream[c] + who) & LOW,
+        )
+        stride = U64(columns_of_sizes > ONE)  # one column is for all steps
+        room = dim * threads
+        masses = room if cached else U64(0)
+        progress = masses + room if averaged else U64(0)
+        bases = U64(shared.size) - threads
+        s, a = U64(lanes.states[lane]), U64(lanes.actions[lane])
+        base, inverse = offset * 0.0, cells.inverse[c]
+        if busy:
+            at = thread
+            for j in range(dim):
+                shared[at] = federations.central[federation, j] if fresh else lanes.theta[lane, j]
+                if averaged:
+                    shared[progress + at] = offset * 0.0 if fresh else lanes.progress[lane, j]
+                at += threads
+            if cached:
+                base = weigh_column(shared, thread, masses, dim, threads, inverse)
+        for k in range(span.rounds):
+            column = k * span.steps
+            if busy and federations.failed_at[federation] == RUNS:
+                s, a, finite = local_steps(
+                    own,
+                    held,
+                    s,
+                    a,
+                    shared,
+                    thread,
+                    masses + thread,
+                    progress + thread,
+                    threads,
+                    base,
+                    inverse,
+                    offset,
+                    step_sizes,
+                    schedule + (first_step + column) * stride,
+                    stride,
+                    span.t + column,
+                    span.steps,
+                    span.left,
+                )
+                if finite < span.steps:
+                    cuda.atomic.min(federations.failed_at, federation, span.t + column + finite)
+            if not span.synchronises:
+                continue
+            if whole and members == ONE and not (averaged or projects):
+                if busy:
+                    record_alone(shared, thread, threads, dim, federations, federation, span, k, records)
+                    if cached and abs(highest(shared, thread, dim, threads) - base) * inverse > FAR:
+                        base = weigh_column(shared, thread, masses, dim, threads, inverse)
+                continue
+            cuda.syncthreads()
+            if not whole:
+                sum_up(shared, progress, federations, cells, agents, blocks, block, thread, threads, dim, records)
+                continue
+            end_round(
+                tables,
+                shared,
+                masses,
+                progress,
+                bases,
+                cells,
+                agents,
+                federations,
+                first,
+                count,
+                members,
+                thread,
+                threads,
+                span,
+                k,
+                projects,
+                records,
+            )
+            if busy:
+                to, at, j = thread, f, U64(0)
+                while j < dim:
+                    shared[to] = shared[at]
+                    if cached:
+                        shared[masses + to] = shared[masses + at]
+                    if averaged:
+                        shared[progress + to] = offset * 0.0
+                    to, at, j = to + threads, at + threads, j + ONE
+                if cached:
+                    base = shared[bases + f]
+            cuda.syncthreads()
+        if busy:
+            lanes.states[lane], lanes.actions[lane] = s, a
+            if not span.synchronises:
+                at = thread
+                for j in range(dim):
+                    lanes.theta[lane, j] = shared[at]
+                    if averaged:
+                        lanes.progress[lane, j] = shared[progress + at]
+                    at += threads
+
+    @piece
+    def end_round(
+        tables: Tables,
+        shared: Floats,
+        masses: int,
+        progress: int,
+        bases: int,
+        cells: Cells,
+        agents: Agents,
+        federations: Federations,
+        first: int,
+        count: int,
+        members: int,
+        thread: int,
+        threads: int,
+        span: Span,
+        k: int,
+        projects: bool,
+        records: Records,
+    ) -> None:
+        """Average, project and record, for the federations of a block; threads share out their parameters.
+
+        The mean of federation f is left in its first thread's column, its masses there as well.
+        """
+        dim = tables.dim
+        spread = count if members > ONE else U64(0)  # how far away squared distances are kept for a moment
+        begun, end = span.begun + k * span.steps, span.t + (k + ONE) * span.steps
+        f, j = thread % count, thread // count
+        further_f, further_j = threads % count, threads // count
+        while j < dim:
+            federation, row = first + f, j * threads + f
+            c = federations.cell[federation]
+            at = cells.first_agent[c]
+            mean = mean_of(shared, row, count, agents.weight, at, members)
+            distance = spread_of(shared, row, count, agents.weight, at, members, mean)
+            if averaged:
+                weight = real_of(end - begun) * (
+                    cells.offset[c] + real_of(begun) + 0.5 * real_of(end - begun - ONE)
+                )
+                gain = mean_of(shared, progress + row, count, agents.weight, at, members)
+                if federations.failed_at[federation] == RUNS:
+                    federations.weighted_sum[federation, j] += (
+                        weight * federations.central[federation, j] + gain
+                    )
+            shared[row + spread] = distance
+            shared[row] = mean
+            if not math.isfinite(mean):
+                cuda.atomic.min(federations.failed_at, federation, end - ONE)
+            f, j = f + further_f, j + further_j
+            if f >= count:
+                f, j = f - count, j + ONE
+        cuda.syncthreads()
+        if thread < count:
+            total, at, j = shared[thread] * 0.0, thread + count, U64(0)
+            while j < dim and members > ONE:
+                total += shared[at]
+                at, j = at + threads, j + ONE
+            running = federations.failed_at[first + thread] == RUNS
+            records.drift[first + thread, k] = total if running else math.nan
+            if projects:
+                radius = cells.radius[federations.cell[first + thread]]
+                project(shared[thread : dim * threads : threads], radius)
+        if projects:
+            cuda.syncthreads()
+        f, j = thread % count, thread // count
+        known, base = count, shared[thread] * 0.0
+        while j < dim:
+            federation, row = first + f, j * threads + f
+            value = shared[row]
+            if cached:
+                if f != known:
+                    known, base = f, highest(shared, f, dim, threads)
+                    shared[bases + f] = base
+                inverse = cells.inverse[federations.cell[federation]]
+                shared[masses + row] = mass_of(value, base, inverse)
+            kept = value if federations.failed_at[federation] == RUNS else math.nan
+            federations.central[federation, j] = kept
+            records.central[federation, k, j] = kept
+            f, j = f + further_f, j + further_j
+            if f >= count:
+                f, j = f - count, j + ONE
+        cuda.syncthreads()
+
+    @piece
+    def sum_up(
+        shared: Floats,
+        progress: int,
+        federations: Federations,
+        cells: Cells,
+        agents: Agents,
+        blocks: Blocks,
+        block: int,
+        thread: int,
+        threads: int,
+        dim: int,
+        records: Records,
+    ) -> None:
+        """Sums over the agents of a block, which are a part of one federation's.
+
+        Squared distances are from the round's start.
+        """
+        federation, members = blocks.first[block], blocks.agents[block]
+        at = cells.first_agent[federations.cell[federation]] + blocks.first_agent[block]
+        j = thread
+        while j < dim:
+            before, row = federations.central[federation, j], j * threads
+            records.parts[block, 0, j] = mean_of(shared, row, ONE, agents.weight, at, members)
+            records.parts[block, 1, j] = spread_of(shared, row, ONE, agents.weight, at, members, before)
+            if averaged:
+                row += progress
+                records.parts[block, 2, j] = mean_of(shared, row, ONE, agents.weight, at, members)
+            j += threads
+
+    return Kernels(DeviceKernel(start), DeviceKernel(rounds, max_registers=REGISTERS))

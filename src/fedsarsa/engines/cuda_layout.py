@@ -1,0 +1,71 @@
+"""How federations are laid out in blocks of threads, and in arrays for the GPU."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedsarsa._numba import U64
+from fedsarsa.engines.cuda_device import Limits
+from fedsarsa.engines.cuda_finite import Blocks
+
+WARP = 32  # threads that run together
+RESERVED = 1024  # bytes of shared memory that each block costs besides its own
+MOST_BLOCKS = 32  # that a multiprocessor runs at a time
+LARGEST = 256  # threads of a block: more of them wait longer for each other
+
+
+def fits(limits: Limits, bytes_each: int) -> bool:
+    """Whether a warp's threads, with so much shared memory each, fit into a block."""
+    return bytes_each * WARP + RESERVED <= limits.block_shared
+
+
+def whole_blocks(agents: NDArray[np.int64], threads: int) -> Blocks:
+    """Whole federations in blocks of ``threads``, where neighbours in ``agents`` (F,) are of one size."""
+    edges = np.flatnonzero(np.diff(agents, prepend=-1, append=-1))
+    first, count, size = [], [], []
+    for low, high in zip(edges[:-1], edges[1:], strict=True):
+        most = threads // int(agents[low])
+        for begin in range(low, high, most):
+            first.append(begin)
+            count.append(min(most, high - begin))
+            size.append(agents[low])
+    return Blocks(*(np.array(one, np.uint64) for one in (first, count, np.zeros_like(first), size)))
+
+
+def split_blocks(agents: NDArray[np.int64], threads: int) -> tuple[Blocks, NDArray[np.uint64]]:
+    """Federations in blocks of at most ``threads`` agents of one; the first block (F + 1,) of each."""
+    each = -(-agents // threads)
+    owned = np.cumsum([0, *each])
+    first = np.repeat(np.arange(len(agents)), each)
+    begin = (np.arange(owned[-1]) - owned[first]) * threads
+    size = np.minimum(agents[first] - begin, threads)
+    blocks = Blocks(*(np.array(one, np.uint64) for one in (first, np.ones_like(first), begin, size)))
+    return blocks, owned.astype(np.uint64)
+
+
+def threads_for(limits: Limits, bytes_each: int, agents: NDArray[np.int64]) -> int:
+    """Threads of a block: those with which the busiest multiprocessor has the fewest to run."""
+
+    def cost(threads: int) -> tuple[float, int]:
+        at_once = min(
+            limits.shared // (bytes_each * threads + RESERVED), limits.threads // threads, MOST_BLOCKS
+        )
+        sizes, counts = np.unique(agents, return_counts=True)
+        apart = np.where(sizes > threads, counts * -(-sizes // threads), 0)
+        together = np.where(sizes <= threads, -(-counts // np.maximum(threads // sizes, 1)), 0)
+        blocks = int((apart + together).sum())
+        busiest = -(-blocks // limits.multiprocessors)
+        waves = -(-busiest // max(at_once, 1))
+        return (busiest if waves == 1 else waves * at_once) * threads, -threads
+
+    most = min((limits.block_shared - RESERVED) // bytes_each, limits.block_threads, LARGEST)
+    return min(range(WARP, most // WARP * WARP + 1, WARP), key=cost)
+
+
+def concatenated(arrays: Sequence[NDArray[np.generic]]) -> NDArray[np.generic]:
+    """Arrays one after another, copied only where there are several."""
+    return np.ascontiguousarray(arrays[0]) if len(arrays) == 1 else np.concatenate(arrays)
+
+
+__all__ = ["U64", "concatenated", "fits", "split_blocks", "threads_for", "whole_blocks"]
