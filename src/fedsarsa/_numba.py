@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property, update_wrapper
 from pathlib import Path
-from typing import Any, TypeVar
+from types import FunctionType
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -41,7 +42,22 @@ COMPILED = (
 # Kernels for GPUs then run in Python, and so do the pieces that they call.
 SIMULATED = os.environ.get("NUMBA_ENABLE_CUDASIM") == "1"
 
-_for_device: list[bool] = []  # not empty while a kernel is compiled for a GPU
+
+
+class DeviceBuild(NamedTuple):
+    """What pieces of a kernel for a GPU are compiled for.
+
+    ``chosen`` are pieces made by `dispatch`, and the place that each is called with; where it is known, the
+    others need not be compiled. With ``single``, numbers are float32. Without ``inlined``, the compiler decides
+    which pieces it writes where they are called: large kernels are compiled sooner.
+    """
+
+    chosen: tuple[tuple[Any, int], ...] = ()
+    single: bool = False
+    inlined: bool = True
+
+
+_builds: list[DeviceBuild] = []  # not empty while a kernel is compiled for a GPU
 
 # Kernels call pieces. Entries for Python and C took up to half of the time to compile them.
 PIECE = {**OPTIONS, "forceinline": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
@@ -52,6 +68,7 @@ class Piece:
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.py_func = function
+        self.builds: dict[DeviceBuild, Any] = {}
         update_wrapper(self, function)
 
     @cached_property
@@ -61,12 +78,18 @@ class Piece:
 
         return numba.njit(**PIECE)(self.py_func)
 
-    @cached_property
-    def for_device(self) -> Any:
+    def for_device(self, build: DeviceBuild) -> Any:
         """The same for kernels on a GPU."""
+        if build not in self.builds:
+            self.builds[build] = self.compiled_for(build)
+        return self.builds[build]
+
+    def compiled_for(self, build: DeviceBuild) -> Any:
+        """Numba's object for kernels on a GPU."""
         from numba import cuda
 
-        return cuda.jit(self.py_func, device=True, forceinline=True)
+        function = in_single(self.py_func) if build.single else self.py_func
+        return cuda.jit(function, device=True, forceinline=build.inlined)
 
     @cached_property
     def for_python(self) -> Any:
@@ -79,20 +102,33 @@ class Piece:
     @property
     def _numba_type_(self) -> Any:
         """Numba asks for this where a kernel that it compiles names the piece."""
-        return (self.for_device if _for_device else self.compiled)._numba_type_
+        return (self.for_device(_builds[-1]) if _builds else self.compiled)._numba_type_
 
     def __call__(self, *arguments: Any) -> Any:
         return (self.py_func if SIMULATED else self.for_python)(*arguments)
 
 
 @contextmanager
-def device_pieces() -> Iterator[None]:
+def building(build: DeviceBuild) -> Iterator[None]:
     """A context in which kernels that are compiled get their pieces for a GPU."""
-    _for_device.append(True)
+    _builds.append(build)
     try:
         yield
     finally:
-        _for_device.pop()
+        _builds.pop()
+
+
+def in_single(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function with float32 in the place of the floats that are written in it."""
+    code = function.__code__
+    constants = tuple(np.float32(one) if type(one) is float else one for one in code.co_consts)
+    return FunctionType(
+        code.replace(co_consts=constants),
+        function.__globals__,
+        function.__name__,
+        function.__defaults__,
+        function.__closure__,
+    )
 
 
 def piece(function: F) -> F:
@@ -136,13 +172,12 @@ class _LibraryPiece(Piece):
         super().__init__(function)
         self.name = name
 
-    @cached_property
-    def for_device(self) -> Any:
+    def compiled_for(self, build: DeviceBuild) -> Any:
         """The library's function."""
         from numba import cuda
         from numba.cuda import libdevice
 
-        function = getattr(libdevice, self.name)
+        function = getattr(libdevice, f"{self.name}f" if build.single else self.name)
         return cuda.jit(lambda x: function(x), device=True, forceinline=True)
 
 
@@ -154,6 +189,12 @@ def library_piece(name: str) -> Callable[[F], F]:
         return found  # type: ignore[no-any-return]
 
     return marked
+
+
+@library_piece("floor")
+def floor(x: float) -> float:
+    """The largest whole number that is not above ``x``, as a float."""
+    return np.floor(x)  # type: ignore[no-any-return]
 
 
 @library_piece("ceil")
@@ -191,6 +232,12 @@ class _AddressCall(Piece):
 
         return numba.njit(**OPTIONS)(lambda address, inputs, outputs: call(address, inputs, outputs))
 
+    def compiled_for(self, build: DeviceBuild) -> Any:  # noqa: ARG002
+        """Nothing: engines refuse such functions where there is a GPU."""
+        from numba import cuda
+
+        return cuda.jit(lambda address, inputs, outputs: None, device=True)
+
 
 def _call_address(address: int, inputs: Any, outputs: Any) -> None:
     """Call the function at ``address`` with where ``inputs`` and ``outputs`` begin; in kernels alone."""
@@ -199,20 +246,35 @@ def _call_address(address: int, inputs: Any, outputs: Any) -> None:
 call_address: Any = _AddressCall(_call_address)
 
 
+class _Dispatch(Piece):
+    """A piece that calls one of several."""
+
+    def __init__(self, function: Callable[..., Any], pieces: Sequence[Callable[..., Any]]) -> None:
+        super().__init__(function)
+        self.pieces = pieces
+
+    def compiled_for(self, build: DeviceBuild) -> Any:
+        """Only the one that is chosen, if that is known."""
+        for known, place in build.chosen:
+            if known is self:
+                own = self.pieces[place]
+                return piece(lambda _, *arguments: own(*arguments)).for_device(build)  # type: ignore[attr-defined]
+        return super().compiled_for(build)
+
+
 def dispatch(pieces: Sequence[F]) -> Callable[..., Any]:
     """A piece that calls one of several: the first argument is its place, the others are passed on."""
     last, own = len(pieces) - 1, pieces[-1]
     if last == 0:
-        return piece(lambda _, *arguments: own(*arguments))
+        return _Dispatch(lambda _, *arguments: own(*arguments), pieces)
     others = dispatch(pieces[:-1])
 
-    @piece
     def chosen(place: int, *arguments: Any) -> Any:
         if place == last:
             return own(*arguments)
         return others(place, *arguments)
 
-    return chosen
+    return _Dispatch(chosen, pieces)
 
 
 def kernel(function: F) -> F:

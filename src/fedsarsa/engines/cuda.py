@@ -20,7 +20,7 @@ from fedsarsa.engines.cuda_batch import (
 )
 from fedsarsa.engines.cuda_device import device_array, grid, to_device, to_host
 from fedsarsa.engines.cuda_finite import Federations, Records
-from fedsarsa.engines.cuda_general import Room, Training
+from fedsarsa.engines.cuda_general import Shape, Training
 from fedsarsa.engines.cuda_server import settle_kernel, settling
 from fedsarsa.engines.general import worlds_of
 from fedsarsa.engines.general_rounds import Learners
@@ -77,10 +77,17 @@ class GeneralEngine(CudaEngine):
         problem = self.problem
         self.model, self.worlds = model_of(problem), to_device(worlds_of(problem))
         self.device_model = to_device(self.model)
-        joint = self.model.joint
-        actions = len(self.model.numbers)
-        room = Room(max(self.model.inputs, 1), actions, self.model.basis.active, actions if joint else 1)
-        self.kernels = cuda_general.kernels(room)
+        model, actions = self.model, len(self.model.numbers)
+        shape = Shape(
+            inputs=max(model.inputs, 1),
+            actions=actions,
+            active=model.basis.active,
+            rows=actions if model.joint else 1,
+            world=self.worlds.kind,
+            basis=model.kind,
+            policy=model.choice.policy,
+        )
+        self.kernels = cuda_general.kernels(shape)
         self.on_device = type(problem.server) is Mean and problem.compiled_rounds
         self.cells = to_device(cells_of([problem], first_agent))
 

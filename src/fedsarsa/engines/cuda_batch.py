@@ -1,5 +1,6 @@
 """Problems of finite worlds that a GPU trains side by side."""
 
+import itertools
 import math
 from collections.abc import Sequence
 from functools import cached_property
@@ -293,26 +294,33 @@ def bring_failures(state: State, failed_at: NDArray[np.uint64]) -> None:
 
 
 def joined(tables: Sequence[Tables]) -> Tables:
-    """The tables of all problems as one: their worlds, one after another."""
-    first = tables[0]
+    """The tables of all problems as one: their worlds, one after another.
+
+    Worlds of several fleets often have the same kernel, as their rewards alone differ: it is kept once, so that
+    it stays in the GPU's cache.
+    """
+    first = tables[0].worlds
     if len(tables) == 1:
-        return first
-    worlds = [one.worlds for one in tables]
-    begin = np.cumsum([0, *(len(one.alias) for one in worlds)]).astype(np.uint64)
-
-    def end_to_end(name: str, offsets: NDArray[np.uint64] | None = None) -> NDArray[Any]:
-        each = [getattr(one, name) for one in worlds]
-        if offsets is not None:
-            each = [one + offset for one, offset in zip(each, offsets, strict=False)]
-        return np.concatenate(each)
-
-    return first._replace(
-        worlds=first.worlds._replace(
-            alias=end_to_end("alias"),
-            alias_start=end_to_end("alias_start", begin),
-            kernel_start=end_to_end("kernel_start", begin),
-            action_size=end_to_end("action_size"),
-            turns=end_to_end("turns"),
-            reward=end_to_end("reward"),
+        return tables[0]
+    known: dict[bytes, int] = {}
+    rows: list[NDArray[np.uint64]] = []
+    starts, size = [], 0
+    for worlds in (one.worlds for one in tables):
+        for low, high in itertools.pairwise([*worlds.alias_start.tolist(), len(worlds.alias)]):
+            content = worlds.alias[low:high].tobytes()
+            if content not in known:
+                known[content] = size
+                rows.append(worlds.alias[low:high])
+                size += high - low
+            starts.append(known[content])
+    alias_start = np.array(starts, np.uint64)
+    return tables[0]._replace(
+        worlds=first._replace(
+            alias=np.concatenate(rows),
+            alias_start=alias_start,
+            kernel_start=alias_start + U64(first.states),
+            action_size=np.concatenate([one.worlds.action_size for one in tables]),
+            turns=np.concatenate([one.worlds.turns for one in tables]),
+            reward=np.concatenate([one.worlds.reward for one in tables]),
         )
     )

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fedsarsa import _numba
-from fedsarsa._numba import SIMULATED
+from fedsarsa._numba import SIMULATED, DeviceBuild, building
 
 T = TypeVar("T")
 
+DOUBLE = DeviceBuild()
 STATIC_SHARED = 48 * 1024  # bytes of shared memory that kernels may use without asking
 
 
@@ -72,12 +72,14 @@ def grid(items: int, threads: int = 128) -> tuple[int, int]:
 class DeviceKernel:
     """A kernel for the GPU, compiled when it is first launched, for arguments of just those types."""
 
-    def __init__(self, function: Callable[..., None], fused: bool = False, **options: Any) -> None:
+    def __init__(
+        self, function: Callable[..., None], build: DeviceBuild = DOUBLE, **options: Any
+    ) -> None:
         from numba import cuda
         from numba.cuda.core import config
 
         config.CUDA_LOW_OCCUPANCY_WARNINGS = 0  # type: ignore[attr-defined]  # of what users do not choose
-        self.fused, self.allowed = fused, STATIC_SHARED
+        self.build, self.allowed = build, STATIC_SHARED
         more: dict[str, Any] = {} if SIMULATED else {"lto": False, **options}
         self.dispatcher: Any = cuda.jit(function, **more)
         self.compiled: Any = None
@@ -91,7 +93,7 @@ class DeviceKernel:
             return
         if self.compiled is None:
             types = tuple(map(self.dispatcher.typeof_pyval, arguments))
-            with compiling(self.fused):
+            with compiling(self.build):
                 self.compiled = self.dispatcher.compile(types)
         if shared > self.allowed:
             self._allow(shared)
@@ -112,11 +114,10 @@ class DeviceKernel:
 
 
 @contextmanager
-def compiling(fused: bool) -> Iterator[None]:
-    """A context in which kernels are compiled, with or without fused multiplications.
+def compiling(build: DeviceBuild) -> Iterator[None]:
+    """A context in which kernels are compiled, in float64 without fused multiplications.
 
-    Without them, they make the numbers of the other engines. Numba has the compiler's option, and no way to
-    give it.
+    They make the numbers of the other engines then. Numba has the compiler's option, and no way to give it.
     """
     from numba.cuda import dispatcher
 
@@ -124,11 +125,11 @@ def compiling(fused: bool) -> Iterator[None]:
     before = module.compile_cuda
 
     def compile_cuda(*arguments: Any, nvvm_options: dict[str, Any], **options: Any) -> Any:
-        return before(*arguments, nvvm_options=nvvm_options | {"fma": int(fused)}, **options)
+        return before(*arguments, nvvm_options=nvvm_options | {"fma": int(build.single)}, **options)
 
     module.compile_cuda = compile_cuda
     try:
-        with _numba.device_pieces():
+        with building(build):
             yield
     finally:
         module.compile_cuda = before

@@ -21,12 +21,12 @@ from numba import cuda, types
 from numpy.typing import NDArray
 
 from fedsarsa._checks import Floats
-from fedsarsa._numba import U64, piece
+from fedsarsa._numba import U64, DeviceBuild, piece
 from fedsarsa.engines.arrays import Span
 from fedsarsa.engines.compiled_server import project
 from fedsarsa.engines.cuda_device import DeviceKernel
 from fedsarsa.engines.exponential import exponential
-from fedsarsa.learning import finite_step, random
+from fedsarsa.learning import choice, finite_step, random
 from fedsarsa.learning.choice import Choice
 from fedsarsa.learning.finite_tables import Tables, WorldTables
 from fedsarsa.worlds import alias
@@ -191,6 +191,15 @@ def highest(theta: Floats, start: int, dim: int, apart: int) -> float:
 
 
 @piece
+def next_item(f: int, j: int, count: int, threads: int) -> tuple[int, int]:
+    """The federation and parameter ``threads`` further on, where neighbours are of one parameter."""
+    f, j = f + threads % count, j + threads // count
+    if f >= count:
+        f, j = f - count, j + ONE
+    return f, j
+
+
+@piece
 def record_alone(
     shared: Floats,
     thread: int,
@@ -255,9 +264,9 @@ def kernels(shape: Shape) -> Kernels:
     @piece
     def tables_of(tables: Tables, cells: Cells, c: int, counts: Floats) -> Tables:
         """The tables for a cell, with what is compiled in; ``counts`` is room for the sizes of classes."""
-        choice = tables.choice
+        known = tables.choice
         for column in range(columns):
-            counts[column] = choice.counts[column]
+            counts[column] = known.counts[column]
         return Tables(
             worlds=tables.worlds,
             actions=tables.actions,
@@ -273,11 +282,11 @@ def kernels(shape: Shape) -> Kernels:
             choice=Choice(
                 policy=policy,
                 parameter=cells.parameter[c],
-                ties_first=choice.ties_first,
-                actions=choice.actions,
+                ties_first=known.ties_first,
+                actions=known.actions,
                 counts=counts,
-                alike=choice.alike,
-                masses=choice.masses,
+                alike=known.alike,
+                masses=known.masses,
             ),
             policies=tables.policies,
             cumulative=tables.cumulative,
@@ -461,12 +470,22 @@ def kernels(shape: Shape) -> Kernels:
         bases = U64(shared.size) - threads
         s, a = U64(lanes.states[lane]), U64(lanes.actions[lane])
         base, inverse = offset * 0.0, cells.inverse[c]
-        if busy:
+        if fresh:
+            f_of, j = thread % count, thread // count
+            while j < dim:
+                shared[j * threads + f_of] = federations.central[first + f_of, j]
+                f_of, j = next_item(f_of, j, count, threads)
+            cuda.syncthreads()
+            weigh_all(shared, masses, bases, cells, federations, first, count, dim, thread, threads)
+            cuda.syncthreads()
+            base = take_up(shared, f, thread, masses, progress, bases, dim, threads, busy)
+            cuda.syncthreads()
+        elif busy:
             at = thread
             for j in range(dim):
-                shared[at] = federations.central[federation, j] if fresh else lanes.theta[lane, j]
+                shared[at] = lanes.theta[lane, j]
                 if averaged:
-                    shared[progress + at] = offset * 0.0 if fresh else lanes.progress[lane, j]
+                    shared[progress + at] = lanes.progress[lane, j]
                 at += threads
             if cached:
                 base = weigh_column(shared, thread, masses, dim, threads, inverse)
@@ -526,17 +545,7 @@ def kernels(shape: Shape) -> Kernels:
                 projects,
                 records,
             )
-            if busy:
-                to, at, j = thread, f, U64(0)
-                while j < dim:
-                    shared[to] = shared[at]
-                    if cached:
-                        shared[masses + to] = shared[masses + at]
-                    if averaged:
-                        shared[progress + to] = offset * 0.0
-                    to, at, j = to + threads, at + threads, j + ONE
-                if cached:
-                    base = shared[bases + f]
+            base = take_up(shared, f, thread, masses, progress, bases, dim, threads, busy)
             cuda.syncthreads()
         if busy:
             lanes.states[lane], lanes.actions[lane] = s, a
@@ -547,6 +556,54 @@ def kernels(shape: Shape) -> Kernels:
                     if averaged:
                         lanes.progress[lane, j] = shared[progress + at]
                     at += threads
+
+    @piece
+    def take_up(
+        shared: Floats,
+        f: int,
+        thread: int,
+        masses: int,
+        progress: int,
+        bases: int,
+        dim: int,
+        threads: int,
+        busy: bool,
+    ) -> float:
+        """Take the parameters in the federation's first column, and their masses; the largest of them."""
+        to, at, j = thread, f, U64(0)
+        while busy and j < dim:
+            shared[to] = shared[at]
+            if cached:
+                shared[masses + to] = shared[masses + at]
+            if averaged:
+                shared[progress + to] = shared[to] * 0.0
+            to, at, j = to + threads, at + threads, j + ONE
+        return shared[bases + f] if cached else shared[f] * 0.0
+
+    @piece
+    def weigh_all(
+        shared: Floats,
+        masses: int,
+        bases: int,
+        cells: Cells,
+        federations: Federations,
+        first: int,
+        count: int,
+        dim: int,
+        thread: int,
+        threads: int,
+    ) -> None:
+        """Weigh the parameters in the first columns of a block's federations; threads share them out."""
+        f, j = thread % count, thread // count
+        known, base = count, shared[thread] * 0.0
+        while cached and j < dim:
+            row = j * threads + f
+            if f != known:
+                known, base = f, highest(shared, f, dim, threads)
+                shared[bases + f] = base
+            inverse = cells.inverse[federations.cell[first + f]]
+            shared[masses + row] = mass_of(shared[row], base, inverse)
+            f, j = next_item(f, j, count, threads)
 
     @piece
     def end_round(
@@ -576,7 +633,6 @@ def kernels(shape: Shape) -> Kernels:
         spread = count if members > ONE else U64(0)  # how far away squared distances are kept for a moment
         begun, end = span.begun + k * span.steps, span.t + (k + ONE) * span.steps
         f, j = thread % count, thread // count
-        further_f, further_j = threads % count, threads // count
         while j < dim:
             federation, row = first + f, j * threads + f
             c = federations.cell[federation]
@@ -596,9 +652,7 @@ def kernels(shape: Shape) -> Kernels:
             shared[row] = mean
             if not math.isfinite(mean):
                 cuda.atomic.min(federations.failed_at, federation, end - ONE)
-            f, j = f + further_f, j + further_j
-            if f >= count:
-                f, j = f - count, j + ONE
+            f, j = next_item(f, j, count, threads)
         cuda.syncthreads()
         if thread < count:
             total, at, j = shared[thread] * 0.0, thread + count, U64(0)
@@ -612,23 +666,14 @@ def kernels(shape: Shape) -> Kernels:
                 project(shared[thread : dim * threads : threads], radius)
         if projects:
             cuda.syncthreads()
+        weigh_all(shared, masses, bases, cells, federations, first, count, dim, thread, threads)
         f, j = thread % count, thread // count
-        known, base = count, shared[thread] * 0.0
         while j < dim:
-            federation, row = first + f, j * threads + f
-            value = shared[row]
-            if cached:
-                if f != known:
-                    known, base = f, highest(shared, f, dim, threads)
-                    shared[bases + f] = base
-                inverse = cells.inverse[federations.cell[federation]]
-                shared[masses + row] = mass_of(value, base, inverse)
-            kept = value if federations.failed_at[federation] == RUNS else math.nan
+            federation = first + f
+            kept = shared[j * threads + f] if federations.failed_at[federation] == RUNS else math.nan
             federations.central[federation, j] = kept
             records.central[federation, k, j] = kept
-            f, j = f + further_f, j + further_j
-            if f >= count:
-                f, j = f - count, j + ONE
+            f, j = next_item(f, j, count, threads)
         cuda.syncthreads()
 
     @piece
@@ -645,20 +690,39 @@ def kernels(shape: Shape) -> Kernels:
         dim: int,
         records: Records,
     ) -> None:
-        """Sums over the agents of a block, which are a part of one federation's.
+        """Sums over the agents of a block, which are a part of one federation's; squares from its start.
 
-        Squared distances are from the round's start.
+        A thread sums up one parameter of every ``shares``-th agent; the first one of a parameter adds them up.
         """
         federation, members = blocks.first[block], blocks.agents[block]
         at = cells.first_agent[federations.cell[federation]] + blocks.first_agent[block]
-        j = thread
-        while j < dim:
-            before, row = federations.central[federation, j], j * threads
-            records.parts[block, 0, j] = mean_of(shared, row, ONE, agents.weight, at, members)
-            records.parts[block, 1, j] = spread_of(shared, row, ONE, agents.weight, at, members, before)
-            if averaged:
-                row += progress
-                records.parts[block, 2, j] = mean_of(shared, row, ONE, agents.weight, at, members)
-            j += threads
+        width = min(dim, threads)
+        shares, share, lead = threads // width, thread // width, thread % width
+        start = U64(0)
+        while start < dim:
+            j = start + lead
+            total = squares = gain = shared[0] * 0.0
+            if j < dim and share < shares:
+                before, row, i = federations.central[federation, j], j * threads, share
+                while i < members:
+                    weight, value = agents.weight[at + i], shared[row + i]
+                    total += weight * value
+                    squares += weight * (value - before) ** 2
+                    if averaged:
+                        gain += weight * shared[progress + row + i]
+                    i += shares
+            for which in range(U64(3)):
+                cuda.syncthreads()  # the last number has been read
+                scratch = U64(shared.size) - threads
+                shared[scratch + thread] = total if which == 0 else (squares if which == 1 else gain)
+                cuda.syncthreads()
+                if j < dim and share == 0:
+                    q, all_of = U64(0), shared[0] * 0.0
+                    while q < shares:
+                        all_of += shared[scratch + q * width + lead]
+                        q += ONE
+                    records.parts[block, which, j] = all_of
+            start += width
 
-    return Kernels(DeviceKernel(start), DeviceKernel(rounds, max_registers=REGISTERS))
+    build = DeviceBuild(((choice.weigh_by, policy),))
+    return Kernels(DeviceKernel(start, build), DeviceKernel(rounds, build, max_registers=REGISTERS))

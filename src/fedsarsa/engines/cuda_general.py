@@ -15,23 +15,27 @@ from numba import cuda, types
 from numpy.typing import NDArray
 
 from fedsarsa._checks import Floats
-from fedsarsa._numba import U64
+from fedsarsa._numba import U64, DeviceBuild
 from fedsarsa.engines import general_rounds
 from fedsarsa.engines.arrays import Span
 from fedsarsa.engines.cuda_device import DeviceKernel
 from fedsarsa.engines.cuda_finite import RUNS, Federations, Records
 from fedsarsa.engines.general_rounds import Learners, Worlds
-from fedsarsa.learning import local_step, random
+from fedsarsa.learning import bases, choice, local_step, random
 from fedsarsa.learning.step_arrays import Model, Moment, StepWorkspace
+from fedsarsa.worlds.control import dynamics
 
 
-class Room(NamedTuple):
-    """Sizes of what a thread works in."""
+class Shape(NamedTuple):
+    """What kernels are compiled for: sizes of what a thread works in, and numbers of world, basis and policy."""
 
     inputs: int
     actions: int
     active: int
     rows: int
+    world: int
+    basis: int
+    policy: int
 
 
 class Training(NamedTuple):
@@ -57,9 +61,17 @@ class Kernels(NamedTuple):
 
 
 @cache
-def kernels(room: Room) -> Kernels:
-    """The kernels for steps that work in so much room."""
-    inputs, actions, active, rows = room
+def kernels(shape: Shape) -> Kernels:
+    """The kernels for steps of one ``shape``."""
+    inputs, actions, active, rows, *_ = shape
+    world, basis = max(shape.world, 0), max(shape.basis, 0)  # of finite worlds, none is called
+    chosen = (
+        (dynamics.reset, world),
+        (dynamics.step, world),
+        (dynamics.observe, world),
+        (bases.encode, basis),
+        (choice.weigh_by, shape.policy),
+    )
 
     def broadcast(central: Floats, agents: int, theta: Floats) -> None:
         place, dim = cuda.grid(1), theta.shape[1]
@@ -148,4 +160,6 @@ def kernels(room: Room) -> Kernels:
             records.parts[block, 2, j] = gain
             j += cuda.blockDim.x
 
-    return Kernels(*(DeviceKernel(one) for one in (broadcast, take_round, sums)))
+    return Kernels(
+        DeviceKernel(broadcast), DeviceKernel(take_round, DeviceBuild(chosen, inlined=False)), DeviceKernel(sums)
+    )

@@ -57,13 +57,14 @@ def renumbered(choice: Choice, policy: Policy) -> Choice:
     return choice._replace(parameter=float(policy.parameter))
 
 
-_weigh = dispatch([piece(kind.weigh) for kind in POLICIES.values()])
+# The first argument is the policy's code, the others are those of its own piece.
+weigh_by = dispatch([piece(kind.weigh) for kind in POLICIES.values()])
 
 
 @piece
 def weigh(choice: Choice, state: int, values: Floats, masses: Floats) -> float:
     """The mass of every class under the policy, up to a common factor; their sum (see `Policy.weigh`)."""
-    return _weigh(choice.policy, choice, state, values, masses)
+    return weigh_by(choice.policy, choice, state, values, masses)
 
 
 @piece

@@ -9,7 +9,7 @@ import numpy as np
 
 from fedsarsa import _checks
 from fedsarsa._checks import Floats
-from fedsarsa._numba import U64, piece
+from fedsarsa._numba import U64, floor, piece
 from fedsarsa.learning.continuous_features import (
     Basis,
     Bounds,
@@ -132,7 +132,7 @@ class Tiles(Basis):
             for i in range(len(c.bins)):
                 place = unit[i] * c.bins[i]
                 for k in range(c.active):
-                    index[k] += np.int64(np.floor(place + c.offsets[i, k])) * c.strides[i, k]  # modulo 2**64
+                    index[k] += np.int64(floor(place + c.offsets[i, k])) * c.strides[i, k]  # modulo 2**64
             for k in range(c.active):
                 index[k] = k * c.each + np.int64(((U64(index[k]) >> _HALF) * U64(c.slots)) >> _HALF)
                 value[k] = c.weight
@@ -143,7 +143,7 @@ class Tiles(Basis):
         for i in range(len(c.bins)):
             place, stride = unit[i] * c.bins[i], np.float64(c.strides[i, 0])
             for k in range(c.active):
-                value[k] += np.floor(place + c.offsets[i, k]) * stride
+                value[k] += floor(place + c.offsets[i, k]) * stride
         for k in range(c.active):
             index[k] = k * c.each + np.int64(value[k])
             value[k] = c.weight
