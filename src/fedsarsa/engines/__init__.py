@@ -51,7 +51,7 @@ class Entry:
     def missing(self) -> str | None:
         """Why the engine does not work here; None if it does."""
         if self.needs is not None and find_spec(self.needs) is None:
-            return f"it needs {self.needs}: pip install 'fedsarsa[{self.extra or self.needs}]'"
+            return f"it needs {self.needs.replace('_', '-')}: pip install 'fedsarsa[{self.extra or self.needs}]'"
         return self.device()
 
 

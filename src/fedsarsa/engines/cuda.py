@@ -45,7 +45,8 @@ class CudaEngine(SpanEngine):
     @property
     def first_steps(self) -> int:
         """Steps to take at first, before it is known how long they take."""
-        return max(1, FIRST_SPAN // (self.problem.agents * self.problem.runs))
+        few = FIRST_SPAN // (self.problem.agents * self.problem.runs)
+        return max(1, few, self.problem.sync_every or 1)
 
 
 class FiniteEngine(CudaEngine):

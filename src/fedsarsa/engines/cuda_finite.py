@@ -212,12 +212,13 @@ def record_alone(
     records: Records,
 ) -> None:
     """End the round of a federation of one agent, whose mean is its parameter."""
-    running = federations.failed_at[federation] == RUNS
+    running, ends = federations.failed_at[federation] == RUNS, k + ONE == span.rounds
     records.drift[federation, k] = 0.0 if running else math.nan
     at, j = thread, U64(0)
     while j < dim:
         kept = shared[at] if running else math.nan
-        federations.central[federation, j] = kept
+        if ends:
+            federations.central[federation, j] = kept
         records.central[federation, k, j] = kept
         at, j = at + apart, j + ONE
 
@@ -595,13 +596,13 @@ def kernels(shape: Shape) -> Kernels:
     ) -> None:
         """Weigh the parameters in the first columns of a block's federations; threads share them out."""
         f, j = thread % count, thread // count
-        known, base = count, shared[thread] * 0.0
+        known, base, inverse = count, shared[thread] * 0.0, shared[thread] * 0.0
         while cached and j < dim:
             row = j * threads + f
             if f != known:
                 known, base = f, highest(shared, f, dim, threads)
+                inverse = cells.inverse[federations.cell[first + f]]
                 shared[bases + f] = base
-            inverse = cells.inverse[federations.cell[first + f]]
             shared[masses + row] = mass_of(shared[row], base, inverse)
             f, j = next_item(f, j, count, threads)
 
@@ -633,10 +634,13 @@ def kernels(shape: Shape) -> Kernels:
         spread = count if members > ONE else U64(0)  # how far away squared distances are kept for a moment
         begun, end = span.begun + k * span.steps, span.t + (k + ONE) * span.steps
         f, j = thread % count, thread // count
+        known, federation, c, at = count, first, U64(0), U64(0)
         while j < dim:
-            federation, row = first + f, j * threads + f
-            c = federations.cell[federation]
-            at = cells.first_agent[c]
+            row = j * threads + f
+            if f != known:
+                known, federation = f, first + f
+                c = federations.cell[federation]
+                at = cells.first_agent[c]
             mean = mean_of(shared, row, count, agents.weight, at, members)
             distance = spread_of(shared, row, count, agents.weight, at, members, mean)
             if averaged:

@@ -1,17 +1,15 @@
 """How federations are laid out in blocks of threads, and in arrays for the GPU."""
 
-from collections.abc import Sequence
-
 import numpy as np
 from numpy.typing import NDArray
 
-from fedsarsa._numba import U64
 from fedsarsa.engines.cuda_device import Limits
 from fedsarsa.engines.cuda_finite import Blocks
 
 WARP = 32  # threads that run together
 RESERVED = 1024  # bytes of shared memory that each block costs besides its own
 MOST_BLOCKS = 32  # that a multiprocessor runs at a time
+MOST_FEDERATIONS = 64  # of a block: each is another one to average
 LARGEST = 256  # threads of a block: more of them wait longer for each other
 
 
@@ -25,7 +23,7 @@ def whole_blocks(agents: NDArray[np.int64], threads: int) -> Blocks:
     edges = np.flatnonzero(np.diff(agents, prepend=-1, append=-1))
     first, count, size = [], [], []
     for low, high in zip(edges[:-1], edges[1:], strict=True):
-        most = threads // int(agents[low])
+        most = min(threads // int(agents[low]), MOST_FEDERATIONS)
         for begin in range(low, high, most):
             first.append(begin)
             count.append(min(most, high - begin))
@@ -53,7 +51,7 @@ def threads_for(limits: Limits, bytes_each: int, agents: NDArray[np.int64]) -> i
         )
         sizes, counts = np.unique(agents, return_counts=True)
         apart = np.where(sizes > threads, counts * -(-sizes // threads), 0)
-        together = np.where(sizes <= threads, -(-counts // np.maximum(threads // sizes, 1)), 0)
+        together = np.where(sizes <= threads, -(-counts // np.clip(threads // sizes, 1, MOST_FEDERATIONS)), 0)
         blocks = int((apart + together).sum())
         busiest = -(-blocks // limits.multiprocessors)
         waves = -(-busiest // max(at_once, 1))
@@ -61,11 +59,3 @@ def threads_for(limits: Limits, bytes_each: int, agents: NDArray[np.int64]) -> i
 
     most = min((limits.block_shared - RESERVED) // bytes_each, limits.block_threads, LARGEST)
     return min(range(WARP, most // WARP * WARP + 1, WARP), key=cost)
-
-
-def concatenated(arrays: Sequence[NDArray[np.generic]]) -> NDArray[np.generic]:
-    """Arrays one after another, copied only where there are several."""
-    return np.ascontiguousarray(arrays[0]) if len(arrays) == 1 else np.concatenate(arrays)
-
-
-__all__ = ["U64", "concatenated", "fits", "split_blocks", "threads_for", "whole_blocks"]

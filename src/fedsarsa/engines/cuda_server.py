@@ -13,7 +13,7 @@ from fedsarsa.engines.compiled_server import project
 from fedsarsa.engines.cuda_device import DeviceKernel, grid
 from fedsarsa.engines.cuda_finite import ONE, RUNS, Cells, Federations, Records, real_of
 
-THREADS = 256  # of a block that settles
+THREADS = 1024  # of a block that settles
 
 
 def settling() -> tuple[int, int]:
@@ -86,4 +86,4 @@ def settle_kernel(averaged: bool) -> DeviceKernel:
             own[j] = kept
             records.central[federation, k, j] = kept
 
-    return DeviceKernel(settle)
+    return DeviceKernel(settle, max_registers=64)

@@ -1,0 +1,170 @@
+"""The cuda engine beside the reference: on a GPU (``make test-gpu``), or in Numba's simulator (test_cuda.py)."""
+
+import numpy as np
+import pytest
+
+import fedsarsa as fs
+from fedsarsa import engines
+from fedsarsa._numba import SIMULATED
+from fedsarsa.engines import cuda_batch, cuda_device, cuda_layout
+from fedsarsa.engines.compiled import span_of
+from fedsarsa.federation.state import first_state
+from tests.engines.parity import assert_same_training
+from tests.worlds_of_tests import dense_features, fleet
+
+STATES, ACTIONS = 7, 4
+POLICIES = [
+    fs.Softmax(1.0),
+    fs.Softmax(0.004),  # masses vanish and overflow
+    fs.Greedy(),
+    fs.Greedy(ties="first"),
+    fs.EpsilonGreedy(0.2),
+    fs.FixedPolicy("uniform"),
+]
+FEATURES = [fs.ModuloFeatures(3, 2), fs.OneHot(), dense_features(0, STATES, ACTIONS, 4)]
+WORLDS = {
+    "CartPole": (fs.TileCoding(2, 2), None),
+    "MountainCar": (fs.FourierBasis(2), None),
+    "Acrobot": (fs.RandomFourier(5), None),
+    "Pendulum": (fs.RBF([2, 2, 2]), fs.GridActions(3)),
+    "MountainCarContinuous": (fs.TileCoding(2, 2, memory=64), fs.RandomActions(3)),
+}
+RULES = [
+    fs.servers.Median(),
+    fs.servers.TrimmedMean(0.34),
+    fs.servers.Krum(0),
+    fs.servers.ServerStep(0.7),
+    fs.servers.ControlVariates(),
+    fs.servers.MeanDirection(),
+    fs.servers.SharedDirections(),
+    fs.servers.Consensus("ring"),
+    fs.servers.PrivateMean(1.0, 0.1),
+    fs.servers.Personal(),
+]
+
+
+def same(algo, group, steps, **more):
+    assert_same_training(algo, group, steps, engine="cuda", **more)
+
+
+def group_of(agents=3, kind="shift", axes=2):
+    return fleet(1, agents=agents, states=STATES, actions=ACTIONS, kind=kind, reward_axes=axes)
+
+
+@pytest.mark.parametrize("features", FEATURES, ids=repr)
+@pytest.mark.parametrize("policy", POLICIES, ids=repr)
+def test_every_policy_and_feature(policy, features):
+    for axes, kind in ((1, "shift"), (3, "dense")):
+        same(fs.FedSARSA(features, policy, 0.3, 4), group_of(kind=kind, axes=axes), steps=10)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"step_size": fs.LinearDecay(4.0, 8.0)},
+        {"step_size": fs.PiecewiseDecay([0.4, 0.1], [5])},
+        {"step_size": [0.1, 0.2, fs.LinearDecay(4.0, 8.0)]},
+        {"radius": 0.3, "weights": [0.2, 0.5, 0.3]},
+        {"sync_every": None},
+        {"sync_every": 1},
+        {"policy": fs.Softmax(fs.LinearSchedule(2.0, 1.0, 10))},
+        {"step_size": fs.LinearDecay(4.0, 8.0), "trace_decay": 0.5},
+        {"trace_decay": 0.8, "traces": "replacing", "redraw_actions": True},
+        {"target": "expected", "behaviour": fs.FixedPolicy("uniform")},
+        {"target": "max", "step_per_feature": True},
+        {"participation": 0.6},
+        {"faults": fs.Faults(absent=0.3)},
+    ],
+    ids=lambda settings: "-".join(settings),
+)
+def test_every_setting(settings):
+    chosen = {"features": fs.ModuloFeatures(3, 2), "policy": fs.Softmax(1.0), "step_size": 0.3, "sync_every": 4}
+    same(fs.FedSARSA(**(chosen | settings)), group_of(), steps=11)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=repr)
+def test_every_server_rule(rule):
+    policy = fs.FixedPolicy("uniform") if rule.shifts or rule.leaves else fs.Softmax(1.0)
+    same(fs.FedSARSA(fs.ModuloFeatures(3, 2), policy, 0.1, 4, server=rule), group_of(), steps=9)
+
+
+@pytest.mark.parametrize("agents", [1, 2, 70])
+def test_one_agent_and_more_than_a_block_has(agents):
+    for size in (0.3, fs.LinearDecay(4.0, 8.0)):
+        same(fs.FedSARSA(fs.ModuloFeatures(3, 2), fs.Softmax(1.0), size, 4), group_of(agents), steps=9, runs=3)
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_every_control_world_and_basis(world):
+    features, actions = WORLDS[world]
+    algo = fs.FedSARSA(features, fs.EpsilonGreedy(0.2), 0.1, 4, actions=actions, trace_decay=0.5)
+    group = fs.control.fleet(world, agents=2, seed=0)
+    one, two = (algo.train(group, 13, runs=2, engine=name) for name in ("reference", "cuda"))
+    # Cosines may differ in their last bit, and with them what follows.
+    np.testing.assert_allclose(two.central, one.central, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(two.local, one.local, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("trace_decay", [0.0, 0.5])
+def test_runs_that_fail_fail_at_the_same_step(trace_decay):
+    algo = fs.FedSARSA(fs.ModuloFeatures(3, 2), fs.FixedPolicy(0), 1e60, 4, trace_decay=trace_decay)
+    one, two = (algo.train(group_of(), 12, runs=3, engine=name) for name in ("reference", "cuda"))
+    assert np.isnan(one.final).all()
+    np.testing.assert_array_equal(two.central, one.central)
+    np.testing.assert_array_equal(two.data.failed_at, one.data.failed_at)
+
+
+def test_problems_side_by_side_are_those_alone():
+    algo = fs.FedSARSA(fs.ModuloFeatures(3, 2), fs.Softmax(1.0), 0.3, 4)
+    groups = [group_of(agents) for agents in (1, 2, 2, 5)]
+    problems = [
+        fs.FedSARSA(algo.features, fs.Softmax(1.0 + i), 0.1 + i / 10, 4).problem(group, 8, 2, i)
+        for i, group in enumerate(groups)
+    ]
+    batch = cuda_batch.Batch(problems)
+    states = [first_state(problem, np.zeros(problem.features.dim)) for problem in problems]
+    batch.start(states)
+    central, drift = batch.train(states, span_of(problems[0], 0, 8))
+    for i, problem in enumerate(problems):
+        alone, runs = first_state(problem, np.zeros(problem.features.dim)), slice(2 * i, 2 * i + 2)
+        engine = engines.build("reference", problem)
+        engine.start(alone)
+        seen = engine.advance(alone, 8)
+        np.testing.assert_allclose(central[runs], seen.central, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(drift[runs], seen.drift, rtol=1e-11, atol=1e-14)
+        np.testing.assert_array_equal(states[i].states, alone.states)
+
+
+def test_a_checkpoint_moves_to_another_engine(tmp_path):
+    algo, path = fs.FedSARSA(fs.ModuloFeatures(3, 2), fs.Softmax(1.0), 0.3, 4), tmp_path / "checkpoint.nc"
+    algo.train(group_of(), 10, runs=2, engine="cuda", checkpoint=path)
+    extended = algo.train(group_of(), 18, runs=2, engine="reference", checkpoint=path)
+    whole = algo.train(group_of(), 18, runs=2, engine="reference")
+    np.testing.assert_allclose(extended.local, whole.local, rtol=0, atol=1e-12)
+
+
+def test_blocks_have_every_agent_once():
+    agents = np.repeat([1, 3, 40, 200], [70, 5, 3, 2])
+    blocks = cuda_layout.whole_blocks(agents, 256)
+    assert (blocks.count * blocks.agents <= 256).all()
+    assert blocks.count.max() <= cuda_layout.MOST_FEDERATIONS
+    covered = [int(f + i) for f, n in zip(blocks.first, blocks.count, strict=True) for i in range(int(n))]
+    assert covered == list(range(len(agents)))
+    np.testing.assert_array_equal(blocks.agents, agents[blocks.first.astype(int)])
+    blocks, owned = cuda_layout.split_blocks(agents, 64)
+    np.testing.assert_array_equal(np.add.reduceat(blocks.agents, owned[:-1].astype(int)), agents)
+
+
+def test_what_the_engine_refuses():
+    windows = fs.methods.NStepTD(features=fs.OneHot(), policy=fs.FixedPolicy("uniform"), n=2)
+    with pytest.raises(ValueError, match="engine"):
+        windows.train(group_of(), 10, runs=1, engine="cuda")
+    assert cuda_device.missing() is None
+
+
+@pytest.mark.skipif(SIMULATED, reason="needs a GPU")
+def test_the_published_setting_in_full():
+    group = fs.paper.fleet(agents=20, eps_p=0.5, eps_r=0.5, seed=0)
+    one, two = (fs.FedSARSA().train(group, 20_000, runs=10, engine=name) for name in ("cpu", "cuda"))
+    np.testing.assert_array_equal(one.central, two.central)
+    np.testing.assert_array_equal(one.local, two.local)

@@ -1,0 +1,38 @@
+"""The cuda engine in Numba's simulator, which runs its kernels in Python, and what is said where there is no GPU."""
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+import fedsarsa as fs
+from fedsarsa import engines
+from fedsarsa.engines import cuda_device
+from tests.worlds_of_tests import fleet
+
+
+@pytest.mark.slow
+def test_kernels_in_the_simulator():
+    command = [sys.executable, "-m", "pytest", "-p", "no:xdist", "tests/engines/cuda_suite.py"]
+    environment = os.environ | {"NUMBA_ENABLE_CUDASIM": "1"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=450)
+    assert done.returncode == 0, done.stdout[-5000:]
+    assert re.search(r"\d\d+ passed", done.stdout), done.stdout
+
+
+def test_no_gpu_is_said_in_one_sentence(monkeypatch):
+    monkeypatch.setattr(cuda_device, "missing", lambda: "there is no NVIDIA GPU here")
+    with pytest.raises(ValueError, match="engine 'cuda' does not work here: there is no NVIDIA GPU here"):
+        fs.FedSARSA(fs.OneHot()).train(fleet(), 10, engine="cuda")
+
+
+def test_a_numpy_that_numba_cuda_does_not_know(monkeypatch):
+    monkeypatch.delattr("numpy.row_stack", raising=False)
+    assert re.match(r"numba-cuda does not know NumPy .*: pip install 'numpy<2.5'", str(cuda_device.missing()))
+
+
+def test_without_numba_cuda(monkeypatch):
+    monkeypatch.setattr(engines, "find_spec", lambda name: None)
+    assert engines.ENGINES["cuda"].missing == "it needs numba-cuda: pip install 'fedsarsa[cuda]'"
