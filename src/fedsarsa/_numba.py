@@ -43,13 +43,12 @@ COMPILED = (
 SIMULATED = os.environ.get("NUMBA_ENABLE_CUDASIM") == "1"
 
 
-
 class DeviceBuild(NamedTuple):
     """What pieces of a kernel for a GPU are compiled for.
 
-    ``chosen`` are pieces made by `dispatch`, and the place that each is called with; where it is known, the
-    others need not be compiled. With ``single``, numbers are float32. Without ``inlined``, the compiler decides
-    which pieces it writes where they are called: large kernels are compiled sooner.
+    ``chosen`` are pieces made by `dispatch`, and the place that each is called with; where it is known,
+    the others need not be compiled. With ``single``, numbers are float32. Without ``inlined``, the compiler
+    decides which pieces it writes where they are called: large kernels are compiled sooner.
     """
 
     chosen: tuple[tuple[Any, int], ...] = ()
@@ -236,7 +235,7 @@ class _AddressCall(Piece):
         """Nothing: engines refuse such functions where there is a GPU."""
         from numba import cuda
 
-        return cuda.jit(lambda address, inputs, outputs: None, device=True)
+        return cuda.jit(lambda *_: None, device=True)
 
 
 def _call_address(address: int, inputs: Any, outputs: Any) -> None:
@@ -257,8 +256,8 @@ class _Dispatch(Piece):
         """Only the one that is chosen, if that is known."""
         for known, place in build.chosen:
             if known is self:
-                own = self.pieces[place]
-                return piece(lambda _, *arguments: own(*arguments)).for_device(build)  # type: ignore[attr-defined]
+                only: Any = dispatch([self.pieces[place]])
+                return only.for_device(build)
         return super().compiled_for(build)
 
 

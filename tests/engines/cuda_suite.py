@@ -1,4 +1,4 @@
-"""The cuda engine beside the reference: on a GPU (``make test-gpu``), or in Numba's simulator (test_cuda.py)."""
+"""The cuda engine beside the reference: on a GPU (``make test-gpu``), or in the simulator (test_cuda.py)."""
 
 import numpy as np
 import pytest
@@ -78,7 +78,12 @@ def test_every_policy_and_feature(policy, features):
     ids=lambda settings: "-".join(settings),
 )
 def test_every_setting(settings):
-    chosen = {"features": fs.ModuloFeatures(3, 2), "policy": fs.Softmax(1.0), "step_size": 0.3, "sync_every": 4}
+    chosen = {
+        "features": fs.ModuloFeatures(3, 2),
+        "policy": fs.Softmax(1.0),
+        "step_size": 0.3,
+        "sync_every": 4,
+    }
     same(fs.FedSARSA(**(chosen | settings)), group_of(), steps=11)
 
 
@@ -91,7 +96,8 @@ def test_every_server_rule(rule):
 @pytest.mark.parametrize("agents", [1, 2, 70])
 def test_one_agent_and_more_than_a_block_has(agents):
     for size in (0.3, fs.LinearDecay(4.0, 8.0)):
-        same(fs.FedSARSA(fs.ModuloFeatures(3, 2), fs.Softmax(1.0), size, 4), group_of(agents), steps=9, runs=3)
+        algo = fs.FedSARSA(fs.ModuloFeatures(3, 2), fs.Softmax(1.0), size, 4)
+        same(algo, group_of(agents), steps=9, runs=3)
 
 
 @pytest.mark.parametrize("world", WORLDS)
@@ -146,9 +152,11 @@ def test_a_checkpoint_moves_to_another_engine(tmp_path):
 def test_blocks_have_every_agent_once():
     agents = np.repeat([1, 3, 40, 200], [70, 5, 3, 2])
     blocks = cuda_layout.whole_blocks(agents, 256)
-    assert (blocks.count * blocks.agents <= 256).all()
-    assert blocks.count.max() <= cuda_layout.MOST_FEDERATIONS
-    covered = [int(f + i) for f, n in zip(blocks.first, blocks.count, strict=True) for i in range(int(n))]
+    assert (blocks.federations * blocks.agents <= 256).all()
+    assert blocks.federations.max() <= cuda_layout.MOST_FEDERATIONS
+    covered = [
+        int(f + i) for f, n in zip(blocks.first, blocks.federations, strict=True) for i in range(int(n))
+    ]
     assert covered == list(range(len(agents)))
     np.testing.assert_array_equal(blocks.agents, agents[blocks.first.astype(int)])
     blocks, owned = cuda_layout.split_blocks(agents, 64)
@@ -168,3 +176,30 @@ def test_the_published_setting_in_full():
     one, two = (fs.FedSARSA().train(group, 20_000, runs=10, engine=name) for name in ("cpu", "cuda"))
     np.testing.assert_array_equal(one.central, two.central)
     np.testing.assert_array_equal(one.local, two.local)
+
+
+def test_float32_is_the_same_in_the_mean():
+    """Floors and drifts of two hundred runs; differences beyond five standard errors are no chance (6e-7)."""
+    group, algo = group_of(5), fs.FedSARSA(fs.ModuloFeatures(3, 2), fs.Softmax(1.0), 0.1, 5)
+    runs, steps = (4, 10) if SIMULATED else (2000, 400)
+    double, single = (
+        algo.train(group, steps, runs=runs, seed=seed, engine="cuda", precision=precision)
+        for seed, precision in ((0, "float64"), (1, "float32"))
+    )
+    assert single.settings["precision"] == "float32"
+    if SIMULATED:
+        assert np.isfinite(single.central).all()
+        return
+    for one, two in ((double.final, single.final), (double.drift[:, -1:], single.drift[:, -1:])):
+        one, two = np.asarray(one), np.asarray(two)
+        error = np.sqrt((one.var(axis=0) + two.var(axis=0)) / runs)
+        assert (np.abs(one.mean(axis=0) - two.mean(axis=0)) < 5 * error).all()
+
+
+def test_float32_is_for_what_it_serves():
+    with pytest.raises(ValueError, match="precision must be 'float64' with engine 'reference'"):
+        fs.FedSARSA(fs.OneHot()).train(group_of(), 10, engine="reference", precision="float32")
+    with pytest.raises(ValueError, match="precision must be 'float64' here, got 'float32', which is for"):
+        fs.FedSARSA(fs.OneHot(), trace_decay=0.5).train(group_of(), 10, engine="cuda", precision="float32")
+    with pytest.raises(ValueError, match="precision must be one of float32, float64"):
+        fs.FedSARSA(fs.OneHot()).train(group_of(), 10, engine="cuda", precision="half")

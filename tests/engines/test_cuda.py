@@ -1,4 +1,4 @@
-"""The cuda engine in Numba's simulator, which runs its kernels in Python, and what is said where there is no GPU."""
+"""The cuda engine in Numba's simulator, and what is said where there is no GPU."""
 
 import os
 import re

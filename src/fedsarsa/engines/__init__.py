@@ -51,7 +51,9 @@ class Entry:
     def missing(self) -> str | None:
         """Why the engine does not work here; None if it does."""
         if self.needs is not None and find_spec(self.needs) is None:
-            return f"it needs {self.needs.replace('_', '-')}: pip install 'fedsarsa[{self.extra or self.needs}]'"
+            return (
+                f"it needs {self.needs.replace('_', '-')}: pip install 'fedsarsa[{self.extra or self.needs}]'"
+            )
         return self.device()
 
 
@@ -99,6 +101,9 @@ ENGINES = {
     "reference": Entry(_at("reference:ReferenceEngine"), COMPUTED, "the specification, in plain NumPy; slow"),
 }
 AUTO = ("cpu", "gym")  # in this order
+# From where on a GPU is faster than sixteen cores, compiling included: agent-steps, and agents of all runs.
+GPU_STEPS, GPU_LANES = 20_000_000_000, 2_000
+DOUBLE, SINGLE = PRECISIONS = ("float64", "float32")
 ONE_PLACE = ("cpu", "reference")  # engines that hold all agents, and move their worlds themselves
 
 
@@ -114,12 +119,21 @@ def resolve(name: str, fleet: object = None) -> str:
     return name
 
 
-def build(name: str, problem: Problem, threads: int | None = None, first_agent: int = 0) -> Engine:
+def build(
+    name: str,
+    problem: Problem,
+    threads: int | None = None,
+    first_agent: int = 0,
+    precision: str = DOUBLE,
+) -> Engine:
     """The engine ``name`` for a problem.
 
     ``first_agent`` is the number of the problem's first agent in the federation that it is a part of.
+    ``precision`` is that of the numbers; ``cuda`` alone has another one.
     """
     _check(name, problem)
+    if _checks.choice("precision", precision, PRECISIONS) == SINGLE:
+        return _in_single(name, problem, first_agent)
     built = _built(name, problem, threads, first_agent)
     if not problem.server.opens or built.opens_rounds:
         return built
@@ -135,6 +149,38 @@ def _built(name: str, problem: Problem, threads: int | None, first_agent: int) -
     return built
 
 
+def _in_single(name: str, problem: Problem, first_agent: int) -> Engine:
+    """The engine that computes in float32."""
+    if name != "cuda":
+        raise ValueError(
+            f"precision must be {DOUBLE!r} with engine {name!r}, got {SINGLE!r}; use engine 'cuda'"
+        )
+    from fedsarsa.engines import cuda, cuda_batch
+
+    if not cuda_batch.serves(problem, SINGLE):
+        raise ValueError(
+            f"precision must be {DOUBLE!r} here, got {SINGLE!r}, which is for finite worlds, steps and the "
+            "mean of Algorithm alg, and parameters that fit into a GPU's shared memory"
+        )
+    return cuda.FiniteEngine(problem, first_agent=first_agent, precision=SINGLE)
+
+
+def automatic(problem: Problem) -> str:
+    """The engine that ``auto`` means for a problem: a GPU's where it is faster, and here."""
+    name = resolve("auto", problem.fleet)
+    lanes = problem.agents * problem.runs
+    if name != "cpu" or lanes * problem.steps < GPU_STEPS or lanes < GPU_LANES:
+        return name
+    refused = problem.server.opens or not _takes_steps(problem)
+    return name if refused or ENGINES["cuda"].missing is not None else "cuda"
+
+
+def _takes_steps(problem: Problem) -> bool:
+    """Whether agents see their next transition and no other."""
+    step = problem.step
+    return not (step.windowed or step.independent) and step.sampling == OWN_CHAIN
+
+
 def _check(name: str, problem: Problem) -> None:
     """Refuse what an engine cannot do, here or anywhere."""
     missing = ENGINES[name].missing
@@ -148,7 +194,7 @@ def _check(name: str, problem: Problem) -> None:
             f"engine must be {able} for {problem.server!r}, which sees the first sample of a round twice, "
             f"got {name!r}; fs.servers.ControlVariates() needs it once"
         )
-    if problem.step.windowed or problem.step.independent or problem.step.sampling != OWN_CHAIN:
+    if not _takes_steps(problem):
         raise ValueError(
             f"engine must be {able} for steps that see other than the agent's next transition, got {name!r}"
         )

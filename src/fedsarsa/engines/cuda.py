@@ -6,7 +6,7 @@ import numpy as np
 
 from fedsarsa._checks import Floats
 from fedsarsa._numba import U64
-from fedsarsa.engines import cuda_general
+from fedsarsa.engines import DOUBLE, cuda_general
 from fedsarsa.engines.arrays import Span
 from fedsarsa.engines.compiled import ALL, SpanEngine, lanes_of, model_of, rows_of, step_sizes_of
 from fedsarsa.engines.cuda_batch import (
@@ -52,9 +52,20 @@ class CudaEngine(SpanEngine):
 class FiniteEngine(CudaEngine):
     """Trains a problem of finite worlds whose agents hold pairs, with parameters in shared memory."""
 
-    def __init__(self, problem: Problem, threads: int | None = None, first_agent: int = 0) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        threads: int | None = None,
+        first_agent: int = 0,
+        precision: str = DOUBLE,
+    ) -> None:
         super().__init__(problem, threads, first_agent)
-        self.batch = Batch([self.problem], first_agent)
+        self.batch = Batch([self.problem], first_agent, precision)
+
+    @property
+    def identity(self) -> dict[str, str]:
+        """The precision, which decides a training."""
+        return {"precision": "float32"} if self.batch.shape.single else {}
 
     def start(self, state: State) -> None:
         """Draw the first state of every agent, and its first action from Gamma(theta)."""
@@ -64,6 +75,10 @@ class FiniteEngine(CudaEngine):
         """Act by the policy with another number from now on."""
         super().follow(policy)
         self.batch.follow([self.problem])
+
+    def close(self) -> None:
+        """Let go of what is held on the GPU."""
+        self.batch.close()
 
     def train(self, state: State, span: Span, central: Floats, drift: Floats) -> None:
         """Take all steps of a span."""
@@ -114,7 +129,9 @@ class GeneralEngine(CudaEngine):
         learners, federations = self._learners(state, empty=fresh), self._federations(state)
         sizes = to_device(step_sizes_of(problem, span).each)
         parts = -(-problem.agents // PART)
-        records = empty_records(problem.runs, span.rounds if settles else 0, problem.features.dim, problem.runs * parts)
+        records = empty_records(
+            problem.runs, span.rounds if settles else 0, problem.features.dim, problem.runs * parts
+        )
         for k in range(span.rounds):
             if settles and (fresh or k > 0):
                 self.kernels.broadcast.launch(
@@ -138,6 +155,11 @@ class GeneralEngine(CudaEngine):
             state.weighted_sum[:] = to_host(federations.weighted_sum)
             bring_failures(state, to_host(federations.failed_at))
 
+    def close(self) -> None:
+        """Let go of what is held on the GPU."""
+        for kernel in (*self.kernels, settle_kernel(self.problem.average_offset is not None)):
+            kernel.forget()
+
     def _federations(self, state: State) -> Federations:
         runs = np.arange(self.problem.runs, dtype=np.uint64)
         return to_device(
@@ -152,14 +174,20 @@ class GeneralEngine(CudaEngine):
         )
 
     def _take_round(
-        self, learners: Learners, sizes: Any, failed_at: Any, span: Span | None, k: int, present: Present = None
+        self,
+        learners: Learners,
+        sizes: Any,
+        failed_at: Any,
+        span: Span | None,
+        k: int,
+        present: Present = None,
     ) -> None:
         """The steps of a span's k-th round; without a span, the beginning of the first episodes."""
         problem = self.problem
         agents = np.ones((problem.runs, problem.agents), np.bool) if present is None else present
         training = Training(
             weights=np.array(problem.weights),
-            schedule=problem.schedule_of,
+            schedule=problem.schedule_of.astype(np.uint64),
             seed=U64(problem.seed),
             stream=U64(self.first_agent),
             offset=float(problem.average_offset or 0.0),

@@ -4,17 +4,17 @@ import itertools
 import math
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedsarsa._checks import Floats
 from fedsarsa._numba import U64
-from fedsarsa.engines import cuda_finite
+from fedsarsa.engines import DOUBLE, SINGLE, cuda_finite
 from fedsarsa.engines.arrays import Span
 from fedsarsa.engines.compiled import step_sizes_of
-from fedsarsa.engines.cuda_device import device_array, grid, limits, to_device, to_host
+from fedsarsa.engines.cuda_device import device_array, grid, limits, rounded, to_device, to_host
 from fedsarsa.engines.cuda_finite import RUNS, Agents, Cells, Federations, Lanes, Records, Shape
 from fedsarsa.engines.cuda_layout import fits, split_blocks, threads_for, whole_blocks
 from fedsarsa.engines.cuda_server import settle_kernel, settling
@@ -26,10 +26,10 @@ from fedsarsa.learning.features import Aggregation
 from fedsarsa.learning.finite_tables import Tables, tabulate
 from fedsarsa.learning.policies import Softmax
 
-REAL = np.dtype(np.float64)
+T = TypeVar("T")
 
 
-def shape_of(problem: Problem) -> Shape:
+def shape_of(problem: Problem, precision: str = DOUBLE) -> Shape:
     """What kernels are compiled for."""
     tables, features = _tables(problem), problem.finite_worlds[1]
     dense = not isinstance(features, Aggregation)
@@ -41,6 +41,7 @@ def shape_of(problem: Problem) -> Shape:
         cached=isinstance(problem.policy, Softmax) and not dense,
         averaged=problem.average_offset is not None,
         whole=True,
+        single=precision == SINGLE,
     )
 
 
@@ -51,42 +52,48 @@ def _tables(problem: Problem) -> Tables:
 
 def bytes_each(shape: Shape, dim: int) -> int:
     """Shared memory that an agent takes: its rows, and a number per thread."""
-    return (shape.rows * dim + 1) * REAL.itemsize
+    return (shape.rows * dim + 1) * (4 if shape.single else 8)
 
 
-def serves(problem: Problem) -> bool:
+def serves(problem: Problem, precision: str = DOUBLE) -> bool:
     """Whether agents hold pairs, take steps without options, and their mean is all that the server makes."""
     if not (problem.holds_pairs and problem.step.plain and not problem.step.redraw_actions):
         return False
     if problem.step.behaviour or not problem.compiled_rounds or type(problem.server) is not Mean:
         return False
-    return fits(limits(), bytes_each(shape_of(problem), problem.features.dim))
+    return fits(limits(), bytes_each(shape_of(problem, precision), problem.features.dim))
 
 
 class Batch:
-    """Trains problems that differ in fleets and numbers alone, in float64."""
+    """Trains problems that differ in fleets and numbers alone."""
 
-    def __init__(self, problems: Sequence[Problem], first_agent: int = 0) -> None:
+    def __init__(self, problems: Sequence[Problem], first_agent: int = 0, precision: str = DOUBLE) -> None:
         self.problems, self.first_agent = list(problems), first_agent
         first = self.problems[0]
-        self.dim, self.shape = first.features.dim, shape_of(first)
+        self.dim, self.shape = first.features.dim, shape_of(first, precision)
         tables = [_tables(problem) for problem in self.problems]
         sizes = np.array([problem.agents for problem in self.problems])
         runs = np.array([problem.runs for problem in self.problems])
         self.cell = np.repeat(np.arange(len(sizes)), runs)
         self.edges = np.cumsum([0, *runs])
         self.first_lane = np.cumsum([0, *sizes[self.cell]])
-        self.threads = threads_for(limits(), bytes_each(self.shape, self.dim), sizes[self.cell])
+        self.threads = threads_for(
+            limits(), bytes_each(self.shape, self.dim), self.shape.registers, sizes[self.cell]
+        )
         if sizes.max() > self.threads:
             self.shape = self.shape._replace(whole=False)
             self.blocks, self.owned = split_blocks(sizes[self.cell], self.threads)
         else:
             self.blocks = whole_blocks(sizes[self.cell], self.threads)
-        self.tables = to_device(joined(tables))
-        self.cells = to_device(cells_of(self.problems, first_agent))
-        self.agents = to_device(self._agents(tables))
+        self.tables = self._sent(joined(tables))
+        self.cells = self._sent(cells_of(self.problems, first_agent))
+        self.agents = self._sent(self._agents(tables))
         self.device_blocks = to_device(self.blocks)
         self.projects = any(problem.radius is not None for problem in self.problems)
+
+    def _sent(self, item: T) -> T:
+        """What steps read, on the GPU in the precision of the shape."""
+        return to_device(rounded(item) if self.shape.single else item)
 
     def _agents(self, tables: list[Tables]) -> Agents:
         worlds = np.cumsum([0, *(len(one.worlds.alias_start) for one in tables)])
@@ -110,7 +117,12 @@ class Batch:
     def follow(self, problems: Sequence[Problem]) -> None:
         """Act by the policies of the same problems with other numbers."""
         self.problems = list(problems)
-        self.cells = to_device(cells_of(self.problems, self.first_agent))
+        self.cells = self._sent(cells_of(self.problems, self.first_agent))
+
+    def close(self) -> None:
+        """Let go of what kernels hold on the GPU."""
+        for kernel in (*self.kernels, settle_kernel(self.shape.averaged)):
+            kernel.forget()
 
     @cached_property
     def kernels(self) -> cuda_finite.Kernels:
@@ -142,7 +154,10 @@ class Batch:
 
     def start(self, states: Sequence[State]) -> None:
         """Draw the first state of every agent, and its first action from Gamma(theta)."""
-        lanes, federations = to_device(self._lanes(states, with_theta=True)), to_device(self._federations(states))
+        lanes, federations = (
+            to_device(self._lanes(states, with_theta=True)),
+            to_device(self._federations(states)),
+        )
         owner = to_device(np.repeat(np.arange(len(self.cell)), np.diff(self.first_lane)).astype(np.uint64))
         self.kernels.start.launch(
             *grid(len(owner)), 0, self.tables, self.cells, self.agents, federations, lanes, owner
@@ -197,7 +212,9 @@ class Batch:
             settle, owned = settle_kernel(self.shape.averaged), to_device(self.owned)
             for k in range(span.rounds):
                 column = k * span.steps
-                own = device_span._replace(t=U64(span.t + column), begun=U64(span.begun + column), rounds=U64(1))
+                own = device_span._replace(
+                    t=U64(span.t + column), begun=U64(span.begun + column), rounds=U64(1)
+                )
                 take(own, column, fresh or k > 0)
                 settle.launch(
                     len(self.cell),
@@ -211,19 +228,17 @@ class Batch:
                     records,
                 )
         self._bring_pairs(states, lanes)
-        self._bring(states, federations, lanes, span, keeps)
+        self._bring(states, federations, lanes, span)
         return to_host(records.central), to_host(records.drift)
 
     def _step_sizes(self, span: Span) -> tuple[Any, int]:
-        """Step sizes (schedules, n), flat on the device, and n: the steps of the span, or 1 for all of them."""
+        """Step sizes (schedules, n), flat on the GPU, and n: the steps of the span, or 1 for all of them."""
         each = np.concatenate([step_sizes_of(problem, span).each for problem in self.problems])
         if (each == each[:, :1]).all():
             each = each[:, :1]
-        return to_device(each.ravel()), each.shape[1]
+        return self._sent(each.ravel()), each.shape[1]
 
-    def _bring(
-        self, states: Sequence[State], federations: Federations, lanes: Lanes, span: Span, keeps: bool
-    ) -> None:
+    def _bring(self, states: Sequence[State], federations: Federations, lanes: Lanes, span: Span) -> None:
         """Bring everything but pairs back to the computer's memory."""
         failed = to_host(federations.failed_at)
         central, total = to_host(federations.central), to_host(federations.weighted_sum)
@@ -279,7 +294,8 @@ def empty_records(federations: int, rounds: int, dim: int, parts: int) -> Record
 
 def unsigned(span: Span) -> Span:
     """A span whose numbers meet unsigned ones in kernels."""
-    return Span(*(U64(one) for one in span[:5]), ends=span.ends, synchronises=span.synchronises)
+    numbers = {name: U64(getattr(span, name)) for name in ("t", "steps", "rounds", "begun", "left")}
+    return span._replace(**numbers)
 
 
 def unsigned_failures(failed_at: NDArray[np.int64]) -> NDArray[np.uint64]:
@@ -296,8 +312,8 @@ def bring_failures(state: State, failed_at: NDArray[np.uint64]) -> None:
 def joined(tables: Sequence[Tables]) -> Tables:
     """The tables of all problems as one: their worlds, one after another.
 
-    Worlds of several fleets often have the same kernel, as their rewards alone differ: it is kept once, so that
-    it stays in the GPU's cache.
+    Worlds of several fleets often have the same kernel, as their rewards alone differ: it is kept once, so
+    that it stays in the GPU's cache.
     """
     first = tables[0].worlds
     if len(tables) == 1:

@@ -5,14 +5,14 @@ Numba's simulator (NUMBA_ENABLE_CUDASIM=1) runs kernels in Python, without a GPU
 
 import functools
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedsarsa._numba import SIMULATED, DeviceBuild, building
+from fedsarsa._numba import SIMULATED, DeviceBuild, building, in_single
 
 T = TypeVar("T")
 
@@ -21,11 +21,12 @@ STATIC_SHARED = 48 * 1024  # bytes of shared memory that kernels may use without
 
 
 class Limits(NamedTuple):
-    """Of a device: multiprocessors; shared memory (bytes) and threads of each, and of a block of threads."""
+    """Of a device: multiprocessors; shared memory (bytes), threads and registers of each; and of a block."""
 
     multiprocessors: int
     shared: int
     threads: int
+    registers: int
     block_shared: int
     block_threads: int
 
@@ -40,7 +41,7 @@ def missing() -> str | None:
 
     try:
         found = len(cuda.gpus)
-    except Exception as error:  # noqa: BLE001  # what drivers raise has no class in common
+    except Exception as error:  # what drivers raise has no class in common
         first = " ".join(str(error).split()) or type(error).__name__
         return f"the NVIDIA driver does not answer: {first}"
     return None if found else "there is no NVIDIA GPU here"
@@ -50,7 +51,7 @@ def missing() -> str | None:
 def limits() -> Limits:
     """Those of the present device."""
     if SIMULATED:
-        return Limits(multiprocessors=2, shared=2**16, threads=64, block_shared=2**16, block_threads=32)
+        return Limits(2, shared=2**16, threads=64, registers=2**16, block_shared=2**16, block_threads=32)
     from numba import cuda
 
     device = cuda.get_current_device()
@@ -58,6 +59,7 @@ def limits() -> Limits:
         multiprocessors=device.MULTIPROCESSOR_COUNT,
         shared=device.MAX_SHARED_MEMORY_PER_MULTIPROCESSOR,
         threads=device.MAX_THREADS_PER_MULTIPROCESSOR,
+        registers=device.MAX_REGISTERS_PER_MULTIPROCESSOR,
         block_shared=device.MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
         block_threads=device.MAX_THREADS_PER_BLOCK,
     )
@@ -72,17 +74,16 @@ def grid(items: int, threads: int = 128) -> tuple[int, int]:
 class DeviceKernel:
     """A kernel for the GPU, compiled when it is first launched, for arguments of just those types."""
 
-    def __init__(
-        self, function: Callable[..., None], build: DeviceBuild = DOUBLE, **options: Any
-    ) -> None:
+    def __init__(self, function: Callable[..., None], build: DeviceBuild = DOUBLE, **options: Any) -> None:
         from numba import cuda
         from numba.cuda.core import config
 
-        config.CUDA_LOW_OCCUPANCY_WARNINGS = 0  # type: ignore[attr-defined]  # of what users do not choose
+        config.CUDA_LOW_OCCUPANCY_WARNINGS = 0  # of what users do not choose
         self.build, self.allowed = build, STATIC_SHARED
         more: dict[str, Any] = {} if SIMULATED else {"lto": False, **options}
-        self.dispatcher: Any = cuda.jit(function, **more)
+        self.dispatcher: Any = cuda.jit(in_single(function) if build.single else function, **more)
         self.compiled: Any = None
+        self.sent: list[tuple[Any, list[Any]]] = []
 
     def launch(self, blocks: int, threads: int, shared: int, *arguments: Any) -> None:
         """Run ``blocks`` of ``threads`` threads, each block with ``shared`` bytes of memory."""
@@ -97,8 +98,27 @@ class DeviceKernel:
                 self.compiled = self.dispatcher.compile(types)
         if shared > self.allowed:
             self._allow(shared)
+        from cuda.core import LaunchConfig, launch
+
         where = self.dispatcher[blocks, threads, 0, shared]
-        self.compiled.launch(arguments, where.griddim, where.blockdim, where.stream, where.sharedmem)
+        size = LaunchConfig(grid=where.griddim, block=where.blockdim, shmem_size=shared)
+        launch(where.stream, size, self.compiled._codelibrary.get_cufunc().kernel, *self._flat(arguments))
+
+    def forget(self) -> None:
+        """Let go of the arguments of the last launch, and of their memory on the GPU."""
+        self.sent.clear()
+
+    def _flat(self, arguments: Sequence[Any]) -> Iterator[Any]:
+        """The numbers and addresses in the arguments; of those of the last launch, as they were then.
+
+        Numba looks at every array anew, which takes longer than a short round.
+        """
+        for i, (kind, argument) in enumerate(zip(self.compiled.argument_types, arguments, strict=True)):
+            if i >= len(self.sent) or self.sent[i][0] is not argument:
+                flat: list[Any] = []
+                self.compiled._prepare_args(kind, argument, 0, [], flat)
+                self.sent[i : i + 1] = [(argument, flat)]
+            yield from self.sent[i][1]
 
     def _allow(self, shared: int) -> None:
         """Let the kernel use more shared memory."""
@@ -141,11 +161,20 @@ def to_device(item: T) -> T:
 
     copy: Any = item
     if isinstance(item, np.ndarray):
-        # There is no array without numbers on a GPU.
         copy = cuda.to_device(np.ascontiguousarray(item))
     elif isinstance(item, tuple):
-        copy = item._make(map(to_device, item)) if hasattr(item, "_make") else tuple(map(to_device, item))
-    return copy  # type: ignore[no-any-return]
+        copy = item._make(map(to_device, item))  # type: ignore[attr-defined]
+    return copy
+
+
+def rounded(item: T) -> T:
+    """Named tuples with their floats, and those of their arrays, as float32."""
+    copy: Any = item
+    if isinstance(item, float) or (isinstance(item, np.ndarray) and item.dtype == np.float64):
+        copy = np.float32(item)
+    elif isinstance(item, tuple):
+        copy = item._make(map(rounded, item))  # type: ignore[attr-defined]
+    return copy
 
 
 def device_array(shape: tuple[int, ...]) -> Any:

@@ -34,15 +34,15 @@ from fedsarsa.worlds import alias
 RUNS = U64(2**64 - 1)  # in Federations.failed_at: parameters are finite so far
 ONE = U64(1)
 FAR = 64.0  # temperatures that the largest parameter may move before masses are weighed anew
-REGISTERS = 128  # of a thread: with more, fewer threads would run at a time than shared memory allows
 LOW = U64(0xFFFFFFFF)
 
 
 class Shape(NamedTuple):
     """What kernels are compiled for: classes of actions, the policy, and which numbers are kept.
 
-    ``shifted`` worlds have rows that do not depend on the action. ``cached`` keeps softmax masses, ``averaged``
-    what theta-tilde gathers; ``whole`` says whether blocks have whole federations.
+    ``shifted`` worlds have rows that do not depend on the action. ``cached`` keeps softmax masses,
+    ``averaged`` what theta-tilde gathers; ``whole`` says whether blocks have whole federations, and
+    ``single`` whether numbers are float32.
     """
 
     width: int
@@ -52,11 +52,17 @@ class Shape(NamedTuple):
     cached: bool
     averaged: bool
     whole: bool
+    single: bool = False
 
     @property
     def rows(self) -> int:
         """Numbers in shared memory per parameter and agent."""
         return 1 + self.cached + self.averaged
+
+    @property
+    def registers(self) -> int:
+        """Of a thread: with more, fewer threads would run at a time than shared memory allows."""
+        return 96 if self.single else 128
 
 
 class Cells(NamedTuple):
@@ -102,12 +108,13 @@ class Federations(NamedTuple):
 
 
 class Blocks(NamedTuple):
-    """What blocks of threads have, (B,) each: ``count`` federations from ``first`` on, and of each of them
-    ``agents`` agents from ``first_agent`` on.
+    """What blocks of threads have, (B,) each.
+
+    They are so many ``federations`` from ``first`` on, and of each ``agents`` agents from ``first_agent`` on.
     """
 
     first: NDArray[np.uint64]
-    count: NDArray[np.uint64]
+    federations: NDArray[np.uint64]
     first_agent: NDArray[np.uint64]
     agents: NDArray[np.uint64]
 
@@ -259,8 +266,12 @@ class Kernels(NamedTuple):
 @cache
 def kernels(shape: Shape) -> Kernels:
     """The kernels for federations of one ``shape``."""
-    width, policy, shifted, dense, cached, averaged, whole = shape
-    columns, real = U64(width), types.float64
+    width, policy, shifted, dense, cached, averaged, whole, single = shape
+    columns, real = U64(width), types.float32 if single else types.float64
+
+    number: Any = np.float32 if single else np.float64
+    small: Any = np.float32(1e-30)  # between these, totals of masses can be trusted
+    large: Any = np.float32(1e30)
 
     @piece
     def tables_of(tables: Tables, cells: Cells, c: int, counts: Floats) -> Tables:
@@ -309,7 +320,7 @@ def kernels(shape: Shape) -> Kernels:
         first, second = random.words(cells.seed[c], run, stream, U64(random.START))
         s = finite_step.first_state(own.worlds, agents.world[cells.first_agent[c] + who], first)
         lanes.states[lane] = s
-        uniform = random.uniform(second)
+        uniform = number(random.uniform(second))
         lanes.actions[lane] = finite_step.direct(
             own, lanes.theta[lane], U64(0), U64(0), s, uniform, values, weights
         )
@@ -357,12 +368,9 @@ def kernels(shape: Shape) -> Kernels:
             turn = held.turns * finite_step.rotation(worlds, a)
             s_next = finite_step.turned(worlds, alias.resolve(entry, column, fraction), turn)
             reward = worlds.reward[
-                held.reward
-                + s * worlds.reward_state
-                + a * worlds.reward_action
-                + s_next * worlds.reward_next
+                held.reward + s * worlds.reward_state + a * worlds.reward_action + s_next * worlds.reward_next
             ]
-            size, uniform = step_sizes[at + step * stride], random.uniform(two)
+            size, uniform = step_sizes[at + step * stride], number(random.uniform(two))
             one, two = random.words(held.seed, held.run, held.stream, t + step + ONE)
             column, fraction = alias.split(one, worlds.states)
             if shifted:
@@ -375,7 +383,7 @@ def kernels(shape: Shape) -> Kernels:
                 total, group, beyond, mass = finite_step.draw_class(
                     tables, shared, masses + begin, uniform, sums, apart
                 )
-                certain = finite_step.trusted(total)
+                certain = small < total < large if single else finite_step.trusted(total)
                 if certain:
                     a_next = finite_step.member(tables, group, beyond / mass)
                     ahead = begin + group * apart
@@ -443,7 +451,7 @@ def kernels(shape: Shape) -> Kernels:
     ) -> None:
         shared = cuda.shared.array(0, real)
         block, thread, threads = cuda.blockIdx.x, U64(cuda.threadIdx.x), U64(cuda.blockDim.x)
-        first, count, members = blocks.first[block], blocks.count[block], blocks.agents[block]
+        first, count, members = blocks.first[block], blocks.federations[block], blocks.agents[block]
         f, i = thread % count, thread // count
         busy = i < members
         if not busy:
@@ -525,7 +533,9 @@ def kernels(shape: Shape) -> Kernels:
                 continue
             cuda.syncthreads()
             if not whole:
-                sum_up(shared, progress, federations, cells, agents, blocks, block, thread, threads, dim, records)
+                sum_up(
+                    shared, progress, federations, cells, agents, blocks, block, thread, threads, dim, records
+                )
                 continue
             end_round(
                 tables,
@@ -696,7 +706,7 @@ def kernels(shape: Shape) -> Kernels:
     ) -> None:
         """Sums over the agents of a block, which are a part of one federation's; squares from its start.
 
-        A thread sums up one parameter of every ``shares``-th agent; the first one of a parameter adds them up.
+        A thread sums up a parameter of every ``shares``-th agent; the first one of a parameter adds them up.
         """
         federation, members = blocks.first[block], blocks.agents[block]
         at = cells.first_agent[federations.cell[federation]] + blocks.first_agent[block]
@@ -728,5 +738,5 @@ def kernels(shape: Shape) -> Kernels:
                     records.parts[block, which, j] = all_of
             start += width
 
-    build = DeviceBuild(((choice.weigh_by, policy),))
-    return Kernels(DeviceKernel(start, build), DeviceKernel(rounds, build, max_registers=REGISTERS))
+    build = DeviceBuild(((choice.weigh_by, policy),), single)
+    return Kernels(DeviceKernel(start, build), DeviceKernel(rounds, build, max_registers=shape.registers))

@@ -27,7 +27,7 @@ from fedsarsa.worlds.control import dynamics
 
 
 class Shape(NamedTuple):
-    """What kernels are compiled for: sizes of what a thread works in, and numbers of world, basis and policy."""
+    """What kernels are compiled for: sizes of what a thread works in; numbers of world, basis and policy."""
 
     inputs: int
     actions: int
@@ -137,7 +137,12 @@ def kernels(shape: Shape) -> Kernels:
                 return
 
     def sums(
-        weights: Floats, federations: Federations, theta: Floats, progress: Floats, parts: int, records: Records
+        weights: Floats,
+        federations: Federations,
+        theta: Floats,
+        progress: Floats,
+        parts: int,
+        records: Records,
     ) -> None:
         """The sums of a part of a federation's agents; a block for each, its threads for their parameters."""
         block = cuda.blockIdx.x
@@ -161,5 +166,7 @@ def kernels(shape: Shape) -> Kernels:
             j += cuda.blockDim.x
 
     return Kernels(
-        DeviceKernel(broadcast), DeviceKernel(take_round, DeviceBuild(chosen, inlined=False)), DeviceKernel(sums)
+        DeviceKernel(broadcast),
+        DeviceKernel(take_round, DeviceBuild(chosen, inlined=False)),
+        DeviceKernel(sums),
     )

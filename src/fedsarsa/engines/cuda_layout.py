@@ -1,4 +1,6 @@
-"""How federations are laid out in blocks of threads, and in arrays for the GPU."""
+"""How federations are laid out in blocks of threads."""
+
+import itertools
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +24,7 @@ def whole_blocks(agents: NDArray[np.int64], threads: int) -> Blocks:
     """Whole federations in blocks of ``threads``, where neighbours in ``agents`` (F,) are of one size."""
     edges = np.flatnonzero(np.diff(agents, prepend=-1, append=-1))
     first, count, size = [], [], []
-    for low, high in zip(edges[:-1], edges[1:], strict=True):
+    for low, high in itertools.pairwise(edges.tolist()):
         most = min(threads // int(agents[low]), MOST_FEDERATIONS)
         for begin in range(low, high, most):
             first.append(begin)
@@ -42,12 +44,15 @@ def split_blocks(agents: NDArray[np.int64], threads: int) -> tuple[Blocks, NDArr
     return blocks, owned.astype(np.uint64)
 
 
-def threads_for(limits: Limits, bytes_each: int, agents: NDArray[np.int64]) -> int:
+def threads_for(limits: Limits, bytes_each: int, registers: int, agents: NDArray[np.int64]) -> int:
     """Threads of a block: those with which the busiest multiprocessor has the fewest to run."""
 
     def cost(threads: int) -> tuple[float, int]:
         at_once = min(
-            limits.shared // (bytes_each * threads + RESERVED), limits.threads // threads, MOST_BLOCKS
+            limits.shared // (bytes_each * threads + RESERVED),
+            limits.registers // (registers * threads),
+            limits.threads // threads,
+            MOST_BLOCKS,
         )
         sizes, counts = np.unique(agents, return_counts=True)
         apart = np.where(sizes > threads, counts * -(-sizes // threads), 0)

@@ -29,6 +29,7 @@ def settle_kernel(averaged: bool) -> DeviceKernel:
     ``owned`` (F + 1,) are the places of every federation's first blocks in ``records.parts``, whose first one
     is worked in. The drift is the mean squared distance from the round's start, less that of the mean.
     """
+
     def settle(
         cells: Cells,
         federations: Federations,
