@@ -69,10 +69,10 @@ def learn(
 ) -> int:
     """Steps 2 to 4 of every lane; where its episode is over, the end of it and the first action of the next.
 
-    ``seen`` (L, observed) are the observations, and ``first`` those with which the lanes that ``begins`` marks
-    begin their next episode. ``first_inputs``, and ``agent_state.seen``, are what features are made of: the
-    same, or the values of a function of them. ``step_sizes`` (N,) are the agents'. How many lanes are not
-    finite; ``ends`` says which.
+    ``seen`` (L, observed) holds the observations. With those in ``first``, the lanes that ``begins`` marks
+    begin their next episode. ``agent_state.seen`` and ``first_inputs`` hold what features are made of: the
+    same, or the values of a function of it. ``step_sizes`` (N,) are the agents'. Return how many lanes are
+    not finite; ``ends`` says which.
     """
     agents, inputs = len(step_sizes), first_inputs.shape[1]
     unsound = 0
