@@ -210,3 +210,29 @@ def test_a_return_gap_becomes_an_error():
     answer = plan(worlds, algo, gap=0.3, agents=[1, 3], periods=[10], step_sizes=[0.02])
     assert answer.target == pytest.approx(allowed[2])
     assert "at which greedy returns are 0.3 below the optimum" in str(answer)
+
+
+def test_a_plan_waits_for_trainings_that_learn_late():
+    """Noise moves the policies of these worlds: after 1400 steps the mean error is 0.13, predicted 0.079."""
+    rng = np.random.default_rng(3)
+    kernel, reward = rng.dirichlet(np.ones(4), size=(3, 4)), rng.random((4, 3))
+    worlds = []
+    for _ in range(3):
+        own = 0.9 * kernel + 0.1 * rng.dirichlet(np.ones(4), size=(3, 4))
+        worlds.append(fs.FiniteMDP(own, np.clip(reward + 0.05 * rng.normal(size=(4, 3)), 0, 1), 0.7))
+    algo = fs.FedSARSA(fs.OneHot(), fs.Softmax(0.5), step_size=0.2, sync_every=200)
+    answer = plan(fs.Fleet(worlds), algo, 0.098, agents=[3], periods=[200], step_sizes=[0.2])
+    assert answer.steps > 1400
+    history = algo.train(worlds, steps=answer.steps, runs=400, threads=1)
+    reference = fixed_point(worlds[0], algo.features, algo.policy)
+    errors = ((history.final - reference) ** 2).sum("d")
+    assert float(errors.mean()) <= answer.target + 2 * float(errors.std()) / 20
+
+
+def test_curves_that_are_no_numbers_diverge():
+    """They ended a plan with "cannot convert float NaN to integer"."""
+    worlds = fs.paper.fleet(4, 0.3, 0.3, seed=3, states=5, actions=3)
+    problem = planning_problem(worlds, fs.FedSARSA(fs.OneHot(), fs.Softmax(0.5)), None)
+    steps, errors = problem.curve(agents=4, sync_every=1000, step_size=0.05, steps=4000)
+    assert len(steps) == len(errors)
+    assert np.isfinite(errors).all()

@@ -6,6 +6,7 @@ the server averages without it, and the history says which agent stopped when an
 
 import math
 import warnings
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -58,14 +59,15 @@ class GymEngine(Engine):
         self.stepper: Stepper | None = None
         self.observed = len(self.fleet.bounds[0])
         self.answer = _answering(problem, self.fleet)
-        self.flat = len(self.fleet.observation_space.shape) <= 1
         self.seed = U64(problem.seed)
         self.stale = True  # whether lanes have stopped since they were listed
+        self.lanes: list[int] = []  # those that learn
+        self.learning: Any = slice(None)  # their rows, as NumPy finds them best
         self.waiting: list[int] = []  # lanes whose episodes begin with their next step
         lanes = problem.runs * problem.agents
         self.rewards = np.zeros(lanes)
         self.seen, self.first = (np.zeros((lanes, self.observed)) for _ in range(2))
-        self.begins = np.zeros(lanes, np.bool)
+        self.begins, self.ends = np.zeros(lanes, np.bool), np.zeros(lanes, np.uint8)
         # What kernels see: observations, or the values of a function of them, which Python calls.
         self.inputs, self.first_inputs = self.seen, self.first
         if self.function is not None:
@@ -115,7 +117,7 @@ class GymEngine(Engine):
             self._stop(state, lane, t, answer.report)
             return False
         try:
-            rows[lane] = self._flattened(answer)
+            rows[lane] = self._numbers([answer])
         except Exception as error:  # whatever its conversion to numbers raises
             why = f"reset answered {answer!r:.1000}, which is not as its space says: {error!r}"
             self._stop(state, lane, t, why)
@@ -125,7 +127,7 @@ class GymEngine(Engine):
     def _begin(self, state: State, agent_state: Any, lanes: list[int], t: int) -> None:
         """Draw first actions at the observations that the lanes hold."""
         self._evaluate(self.seen, self.inputs, lanes)
-        sound = np.isfinite(self.inputs[lanes]).all(axis=1)
+        sound = np.isfinite(self.seen[lanes]).all(axis=1) & np.isfinite(self.inputs[lanes]).all(axis=1)
         for lane in np.array(lanes)[~sound].tolist():
             self._stop(state, lane, t, self._what_is_not_finite(self.seen, lane))
         self._act(state.theta, agent_state, np.array(lanes, np.int64)[sound], t, anew=False)
@@ -155,19 +157,20 @@ class GymEngine(Engine):
         if self.stepper is None:  # going on from a checkpoint: environments cannot be saved, and begin anew
             self._say_what_is_not_known()
             self._begin_all(state, state.t)
-        times = range(state.t, state.t + steps)
+        times, every = range(state.t, state.t + steps), problem.sync_every
         step_sizes = problem.step_sizes(state.t, steps)[problem.schedule_of]
         central: list[Floats] = []
         drift: list[Floats] = []
         agent_state, partial = self._prepare(state), problem.partial
         step_sizes, bins = np.ascontiguousarray(step_sizes.T), problem.bin_of(np.array(times)).tolist()
         with announced():
-            for k, t in enumerate(times):
+            for t, sizes, time_bin in zip(times, step_sizes, bins, strict=True):
                 if problem.average_offset is not None:
                     gather(problem, state, t, self._present(state, t))
-                self.stale |= partial and (t == round_of(problem, t) or k == 0)
-                self._step(state, agent_state, t, step_sizes[k], bins[k])
-                if problem.sync_every is not None and (t + 1) % problem.sync_every == 0:
+                if partial and t == round_of(problem, t):
+                    self.stale = True
+                self._step(state, agent_state, t, sizes, time_bin)
+                if every is not None and (t + 1) % every == 0:
                     drift.append(synchronise(problem, state, t, self._present(state, t)))
                     self.stale |= bool((state.failed_at == t).any())
                     central.append(state.central.copy())
@@ -189,15 +192,25 @@ class GymEngine(Engine):
         """Look at a state as ``gym_rounds.learn`` sees it, compiled for it; what its lanes hold."""
         agent_state = self._rows(state)
         size = len(agent_state.elapsed)
-        self.theta, self.progress = (
-            state.theta.reshape(size, -1),
-            state.progress.reshape(size, state.progress.shape[2]),
-        )
+        theta, progress = state.theta.reshape(size, -1), state.progress.reshape(size, state.progress.shape[2])
         self._list_lanes(state, state.t)
+        self.fixed = (
+            self.model,
+            agent_state,
+            theta,
+            progress,
+            agent_state.seen if self.function is None else self.seen,
+            self.rewards,
+            self.ends,
+            self.first,
+            self.first_inputs,
+            self.begins,
+            U64(self.first_agent),
+            self.seed,
+            self.workspace,
+        )
         with announced():
-            self.learn = resolved(
-                gym_rounds.learn, *self._arguments(agent_state, np.zeros(self.problem.agents), 0, 0)
-            )
+            self.learn = resolved(gym_rounds.learn, *self.fixed, np.zeros(self.problem.agents), 0, U64(0))
         return agent_state
 
     def _rows(self, state: State) -> Any:
@@ -208,15 +221,10 @@ class GymEngine(Engine):
         self.seen = self.inputs = rows.seen[:, : self.observed]
         return rows
 
-    def _evaluate(self, observations: Floats, inputs: Floats, lanes: Any) -> None:
-        """Compute the features of some lanes, where they are a function of the user's; NaN of what is NaN."""
-        if self.function is None or lanes == []:
-            return
-        rows = observations[lanes]
-        values = self.function.rows(rows)
-        if not math.isfinite(rows.sum()):
-            values = np.where(np.isfinite(rows).all(axis=1, keepdims=True), values, math.nan)
-        inputs[lanes] = values
+    def _evaluate(self, observations: Floats, inputs: Floats, lanes: list[int]) -> None:
+        """Compute the features of some lanes, where they are a function of the user's."""
+        if self.function is not None and lanes:
+            inputs[lanes] = self.function.rows(observations[lanes])
 
     def warm(self, state: State) -> None:
         """Compile all that training calls; no environment is made for it."""
@@ -246,69 +254,68 @@ class GymEngine(Engine):
         assert self.stepper is not None
         if self.stale:
             self._list_lanes(state, t)
-        lanes, rewards, ends, seen = self.lanes, self.rewards, self.ends, self.seen
+        lanes, ends = self.lanes, self.ends
         if not lanes:
             return
         if self.problem.step.redraw_actions:
             self._act(state.theta, agent_state, np.array(lanes), t, anew=True)
-        several, expected = self.observed > 1, self.observed if self.flat else None
-        ended: list[int] = []
-        for lane, answer in zip(
-            lanes, self.stepper.step(lanes, self.answer(agent_state, lanes)), strict=True
-        ):
-            try:
-                observation, rewards[lane], terminated, truncated, _ = answer
-                if several and len(observation) != expected:
-                    observation = self._flattened(observation)
-                seen[lane] = observation
-                if terminated or truncated:
-                    ends[lane] = TERMINATED if terminated else TRUNCATED
-                    ended.append(lane)
-                else:
-                    ends[lane] = RUNNING_ON
-            except Exception as error:  # whatever the answer's own conversion to numbers raises
-                failure = type(answer) is Failure
-                why = f"step answered {answer!r:.1000}, which is not as its spaces say: {error!r}"
-                self._stop(state, lane, t, answer.report if failure else why)
-                ends[lane] = STOPPED
+        answers = self.stepper.step(lanes, self.answer(agent_state, lanes))
+        try:
+            ended = self._take_in(lanes, self.learning, answers)
+        except Exception:  # some answer is not as it should be: which, its own conversion says
+            ended = self._take_in_each(state, lanes, answers, t)
         begun: list[int] = []
         if self.waiting:  # what these answered begins their episodes; they learn from their next step
             begun, self.waiting = [lane for lane in self.waiting if ends[lane] == RUNNING_ON], []
             ends[begun] = STOPPED
-        self._evaluate(self.seen, self.inputs, slice(None))
+        if self.function is not None:
+            self.inputs[:] = self.function.rows(self.seen)
         if ended:
             self._reset(state, ended, t)
             self._evaluate(self.first, self.first_inputs, ended)
-        unsound = self.learn(*self._arguments(agent_state, step_sizes, t, time_bin))
+        unsound = self.learn(*self.fixed, step_sizes, time_bin, t)
         if unsound:
             self._see_what_is_not_finite(state, t)
         if begun:
             self._begin(state, agent_state, begun, t)
 
-    def _arguments(self, agent_state: Any, step_sizes: Floats, t: int, time_bin: int) -> tuple[Any, ...]:
-        """What ``gym_rounds.learn`` gets at step ``t``."""
-        return (
-            self.model,
-            agent_state,
-            self.theta,
-            self.progress,
-            self.rewards,
-            self.ends,
-            self.first_inputs,
-            self.begins,
-            step_sizes,
-            U64(self.first_agent),
-            time_bin,
-            self.seed,
-            U64(t),
-            self.workspace,
-        )
+    def _take_in(self, lanes: list[int], rows: Any, answers: Sequence[Any]) -> list[int]:
+        """Note what environments answered in their rows; the lanes whose episodes have ended.
 
-    def _flattened(self, observation: Any) -> Floats:
-        """The numbers of an observation, of which there must be as many as the space has."""
-        if np.size(observation) != self.observed:
+        An exception says that some answer is not as its spaces say; rows then hold no sense.
+        """
+        observations, rewards, terminated, truncated, _ = zip(*answers, strict=True)
+        self.seen[rows] = self._numbers(observations)
+        self.rewards[rows] = rewards
+        self.ends[rows] = RUNNING_ON
+        if not (any(terminated) or any(truncated)):
+            return []
+        ended = []
+        for lane, over, cut in zip(lanes, terminated, truncated, strict=True):
+            if over or cut:
+                self.ends[lane] = TERMINATED if over else TRUNCATED
+                ended.append(lane)
+        return ended
+
+    def _take_in_each(self, state: State, lanes: list[int], answers: Sequence[Any], t: int) -> list[int]:
+        """The same lane by lane, where agents stop whose environments answered what they should not."""
+        ended = []
+        for lane, answer in zip(lanes, answers, strict=True):
+            try:
+                ended += self._take_in([lane], [lane], [answer])
+            except Exception as error:  # whatever the answer's own conversion to numbers raises
+                failure = type(answer) is Failure
+                why = f"step answered {answer!r:.1000}, which is not as its spaces say: {error!r}"
+                self._stop(state, lane, t, answer.report if failure else why)
+                self.ends[lane] = STOPPED
+        return ended
+
+    def _numbers(self, observations: Sequence[Any]) -> NDArray[Any]:
+        """Observations as rows of numbers, of which there must be as many as the space has."""
+        numbers = np.array(observations)
+        if numbers.size != len(observations) * self.observed:
             raise ValueError(f"{self.observed} numbers are expected")
-        return np.ravel(observation)
+        return numbers.reshape(len(observations), self.observed)
 
     def _reset(self, state: State, lanes: list[int], t: int) -> None:
         """Begin the next episodes of ``lanes``; those that fail learn from their last step, and stop."""
@@ -326,8 +333,9 @@ class GymEngine(Engine):
         learning = (_held(state).stopped_at == RUNNING) & (state.failed_at[:, None] == RUNNING)
         takes_part = taking_part(self.problem, round_of(self.problem, t))
         learning &= True if takes_part is None else takes_part
-        self.ends = np.where(learning.reshape(-1), RUNNING_ON, STOPPED).astype(np.uint8)
+        self.ends[:] = np.where(learning.reshape(-1), RUNNING_ON, STOPPED)
         self.lanes = np.flatnonzero(learning).tolist()
+        self.learning = slice(None) if learning.all() else self.lanes
 
     def _see_what_is_not_finite(self, state: State, t: int) -> None:
         """Stop agents whose environment answered, and runs whose parameters became, what is not finite."""

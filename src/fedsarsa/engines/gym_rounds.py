@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedsarsa._checks import Floats
-from fedsarsa._numba import U64, kernel
+from fedsarsa._numba import U64, kernel, piece
 from fedsarsa.learning import local_step
 from fedsarsa.learning.continuous_features import Integers
 from fedsarsa.learning.step_arrays import AgentState, Model, Moment, StepWorkspace
@@ -39,38 +39,49 @@ def act(
             local_step.begin(model, agent_state, theta[lane], moment, workspace)
 
 
+@piece
+def are_finite(numbers: Floats, count: int) -> bool:
+    """Whether the first ``count`` numbers are finite."""
+    finite = True
+    for i in range(count):
+        finite &= math.isfinite(numbers[i])
+    return finite
+
+
 @kernel
 def learn(
     model: Model,
     agent_state: AgentState,
     theta: Floats,
     progress: Floats,
+    seen: Floats,
     rewards: Floats,
     ends: NDArray[np.uint8],
     first: Floats,
+    first_inputs: Floats,
     begins: NDArray[np.bool],
-    step_sizes: Floats,
     first_agent: int,
-    time_bin: int,
     seed: int,
-    t: int,
     workspace: StepWorkspace,
+    step_sizes: Floats,
+    time_bin: int,
+    t: int,
 ) -> int:
     """Steps 2 to 4 of every lane; where its episode is over, the end of it and the first action of the next.
 
-    ``step_sizes`` (N,) are the agents'; ``first`` (L, observed) holds the observations with which the lanes
-    that ``begins`` marks begin their next episode. How many lanes are not finite; ``ends`` says which.
+    ``seen`` (L, observed) holds the observations. With those in ``first``, the lanes that ``begins`` marks
+    begin their next episode. ``agent_state.seen`` and ``first_inputs`` hold what features are made of: the
+    same, or the values of a function of it. ``step_sizes`` (N,) are the agents'. Return how many lanes are
+    not finite; ``ends`` says which.
     """
-    agents, observed = len(step_sizes), first.shape[1]
+    agents, inputs = len(step_sizes), first_inputs.shape[1]
     unsound = 0
     for lane in range(len(rewards)):
         end = ends[lane]
         if end == STOPPED:
             continue
-        finite = math.isfinite(rewards[lane])
-        for i in range(observed):
-            finite &= math.isfinite(agent_state.seen[lane, i])
-        if not finite:
+        finite = are_finite(seen[lane], first.shape[1]) & are_finite(agent_state.seen[lane], inputs)
+        if not finite & math.isfinite(rewards[lane]):
             ends[lane] = BROKEN
             unsound += 1
             continue
@@ -97,10 +108,9 @@ def learn(
         elif end != RUNNING_ON:
             local_step.end_episode(agent_state, lane, time_bin)
             if begins[lane]:
-                for i in range(observed):
-                    agent_state.seen[lane, i] = first[lane, i]
-                    finite &= math.isfinite(first[lane, i])
-                if finite:
+                for i in range(inputs):
+                    agent_state.seen[lane, i] = first_inputs[lane, i]
+                if are_finite(first[lane], first.shape[1]) & are_finite(first_inputs[lane], inputs):
                     local_step.begin(model, agent_state, theta[lane], moment, workspace)
                 else:
                     ends[lane] = LOST

@@ -1,7 +1,6 @@
 """What callbacks are told while a training runs: an event for every record."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -12,7 +11,6 @@ from fedsarsa.federation.problem import Problem
 from fedsarsa.federation.state import Episodes, State, Synchronisations
 
 
-@dataclass(eq=False)
 class Event:
     """A record of a training, for a callback.
 
@@ -30,13 +28,29 @@ class Event:
         Why the training is to stop, once ``stop`` was called.
     """
 
-    t: int
-    steps: int
-    central: Floats
-    drift: Floats
     why: str | None = None
-    bins: int = field(default=0, repr=False)
-    episodes: Episodes | None = field(default=None, repr=False)
+
+    # Fast engines make many thousand records a second: one that no callback looks at makes no arrays.
+    def __init__(
+        self, problem: Problem, records: Synchronisations, episodes: Episodes | None, place: int, t: int
+    ) -> None:
+        self.t = t
+        self._problem, self._records, self._episodes, self._place = problem, records, episodes, place
+
+    @property
+    def steps(self) -> int:
+        """Steps per agent that were asked for."""
+        return self._problem.steps
+
+    @property
+    def central(self) -> Floats:
+        """Central parameters (runs, d) at t."""
+        return self._records.central[:, self._place]
+
+    @property
+    def drift(self) -> Floats:
+        """Client drift (runs,) before this synchronisation."""
+        return self._records.drift[:, self._place]
 
     @cached_property
     def metrics(self) -> dict[str, Any]:
@@ -49,13 +63,14 @@ class Event:
         numbers: dict[str, Any] = {"norm": float(np.linalg.norm(self.central, axis=1).mean())}
         if self.t:
             numbers["drift"] = float(self.drift.mean())
-        if self.episodes is None or not self.bins:
+        problem, episodes = self._problem, self._episodes
+        if problem.finite or episodes is None:
             return numbers
-        over = self.t * self.bins // self.steps  # stretches that are over at t
-        counts = self.episodes.episodes[:, :, :over].sum(axis=(0, 1))
+        over = int(problem.bin_of(self.t))  # stretches that are over at t
+        counts = episodes.episodes[:, :, :over].sum(axis=(0, 1))
         if counts.any():
             last = int(np.flatnonzero(counts)[-1])
-            for name, sums in (("return", self.episodes.returns), ("length", self.episodes.lengths)):
+            for name, sums in (("return", episodes.returns), ("length", episodes.lengths)):
                 numbers[name] = float(sums[:, :, last].sum() / counts[last])
         return numbers
 
@@ -77,13 +92,18 @@ def checked(callback: Callback | Sequence[Callback] | None) -> list[Callback]:
 
 
 def tell(
-    callbacks: list[Callback], problem: Problem, state: State, records: Synchronisations, place: int, t: int
-) -> str | None:
-    """Call all callbacks with the record at ``place``; why the training is to stop, if it is."""
-    own = None if problem.finite else state.episodes
-    event = Event(
-        t, problem.steps, records.central[:, place], records.drift[:, place], None, problem.bins, own
-    )
-    for callback in callbacks:
-        callback(event)
-    return event.why
+    callbacks: list[Callback],
+    problem: Problem,
+    state: State,
+    records: Synchronisations,
+    places: range,
+    stride: int,
+) -> tuple[int, str] | None:
+    """Call all callbacks with every record at ``places``; at which one the training is to stop, and why."""
+    for place in places:
+        event = Event(problem, records, state.episodes, place, place * stride)
+        for callback in callbacks:
+            callback(event)
+        if event.why is not None:
+            return place, event.why
+    return None

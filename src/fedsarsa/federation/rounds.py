@@ -19,7 +19,7 @@ from fedsarsa.federation.state import (
 def mean_of(problem: Problem, state: State, t: int, present: Present = None) -> tuple[Floats, Floats]:
     """The weights of the agents who take part in the round of step ``t``, and the mean (R, d) of theirs.
 
-    Where nobody does, it is the server's parameter.
+    If no agent takes part, the mean is the server's parameter.
     """
     present = taking_part(problem, round_of(problem, t), present)
     weights = among(problem.weights, present)

@@ -87,9 +87,9 @@ def train(
     saved, span = time.monotonic(), engine.first_steps
     stride = problem.steps + 1 if problem.sync_every is None else problem.sync_every * record_every
     known = state.t // stride + 1
-    why = tell(callbacks, problem, state, records, 0, 0) if callbacks and state.t == 0 else None
+    stop = tell(callbacks, problem, state, records, range(1), stride) if state.t == 0 else None
     with held_interrupt() as interrupted, reporting(problem, state.t, progress) as report:
-        while state.t < problem.steps and not interrupted.is_set() and why is None:
+        while state.t < problem.steps and not interrupted.is_set() and stop is None:
             _check_first_step(state)
             begun = time.monotonic()
             length = span_length(problem, state.t, span, record_every)
@@ -102,19 +102,18 @@ def train(
             seen, told = engine.advance(state, length), known
             known = _note(problem, records, record_every, state.t, seen)
             _note_personal(problem, records, record_every, state)
-            for place in range(told, known) if callbacks else ():
-                why = tell(callbacks, problem, state, records, place, place * stride)
-                if why is not None:
-                    if place * stride < state.t:  # the same steps again, up to this record
-                        assert before is not None
-                        engine.advance(before, place * stride - before.t)
-                        state = before
-                    known = place + 1
-                    break
+            stop = tell(callbacks, problem, state, records, range(told, known), stride) if callbacks else None
+            if stop is not None:
+                place, _ = stop
+                if place * stride < state.t:  # the same steps again, up to this record
+                    assert before is not None
+                    engine.advance(before, place * stride - before.t)
+                    state = before
+                known = place + 1
             report(state.t)
             ended = time.monotonic()
             span = adapted(span, ended - begun)
-            last = interrupted.is_set() or why is not None
+            last = interrupted.is_set() or stop is not None
             due = ended - saved > CHECKPOINT_SECONDS or last or state.t == problem.steps
             if path is not None and due:
                 try:
@@ -127,18 +126,18 @@ def train(
                     warnings.warn(f"{error}; training is not saved: {then}", RuntimeWarning, stacklevel=3)
                 saved = time.monotonic()
     _check_first_step(state)
-    if interrupted.is_set() and why is None:
+    if interrupted.is_set() and stop is None:
         raise Interrupted(f"interrupted after {state.t} of {problem.steps} steps")
     remark = problem.server.remark(state.memory)
     if remark is not None:
         warnings.warn(f"{type(problem.server).__name__}: {remark}", RuntimeWarning, stacklevel=3)
-    if why is not None:
+    if stop is not None:
         records = Synchronisations(
             records.central[:, :known],
             records.drift[:, :known],
             {name: array[:, :known] for name, array in records.personal.items()},
         )
-    return state, records, why
+    return state, records, None if stop is None else stop[1]
 
 
 def _bytes(state: State) -> int:

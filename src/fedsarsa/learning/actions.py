@@ -18,6 +18,11 @@ class GridActions:
     count : int
         At least 2; where an action is several numbers, so many values of each.
 
+    Raises
+    ------
+    ValueError, TypeError
+        ``count`` is no integer of at least 2.
+
     Examples
     --------
     >>> import fedsarsa as fs
@@ -45,6 +50,11 @@ class RandomActions:
     ----------
     count : int
         At least 1, at most 2048.
+
+    Raises
+    ------
+    ValueError, TypeError
+        ``count`` is no integer from 1 to 2048.
 
     Examples
     --------

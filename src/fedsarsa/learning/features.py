@@ -219,6 +219,11 @@ class ModuloFeatures(FiniteFeatures):
     d1, d2 : int
         At least 1, and at most the number of states and of actions.
 
+    Raises
+    ------
+    ValueError, TypeError
+        ``d1`` or ``d2`` is no integer of at least 1, or a world has fewer states or actions.
+
     Examples
     --------
     >>> import fedsarsa as fs

@@ -57,6 +57,11 @@ class LinearSchedule(_Between):
     steps : int
         When ``end`` is reached.
 
+    Raises
+    ------
+    ValueError, TypeError
+        ``start`` or ``end`` is below 0, or ``steps`` below 1.
+
     Examples
     --------
     >>> import numpy as np
@@ -90,6 +95,11 @@ class ExponentialSchedule(_Between):
         Positive.
     steps : int
         When ``end`` is reached.
+
+    Raises
+    ------
+    ValueError, TypeError
+        ``start`` or ``end`` is not positive, or ``steps`` below 1.
 
     Examples
     --------

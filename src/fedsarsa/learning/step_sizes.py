@@ -22,6 +22,11 @@ class ConstantStep:
     value : float
         Positive.
 
+    Raises
+    ------
+    ValueError, TypeError
+        ``value`` is no positive number.
+
     Examples
     --------
     >>> import fedsarsa as fs
@@ -50,6 +55,11 @@ class LinearDecay:
     ----------
     w, a : float
         Positive.
+
+    Raises
+    ------
+    ValueError, TypeError
+        ``w`` or ``a`` is no positive number.
 
     Examples
     --------
@@ -81,6 +91,12 @@ class PiecewiseDecay:
         Positive step sizes.
     boundaries : list of int
         The steps at which the second and later values begin; they increase.
+
+    Raises
+    ------
+    ValueError, TypeError
+        A value is not positive, the boundaries do not increase, or there is not one value more than
+        boundaries.
 
     Examples
     --------

@@ -44,6 +44,12 @@ class ConsensusTD(Prediction):
     independent : bool
         Whether pairs are drawn from stationary distributions, as in the paper, and not along chains.
 
+    Raises
+    ------
+    ValueError, TypeError
+        An argument is out of its range; with ``shared``, when it trains, agents have different
+        kernels.
+
     Examples
     --------
     >>> import fedsarsa as fs

@@ -44,6 +44,12 @@ class FedQ(Setting):
     features : OneHot or ModuloFeatures
         One active parameter per pair; OneHot is the papers' table.
 
+    Raises
+    ------
+    ValueError, TypeError
+        An argument is out of its range, a step size is 1 or more, or features have several active
+        parameters per pair.
+
     Examples
     --------
     >>> import fedsarsa as fs

@@ -31,9 +31,14 @@ class FedSynQ(Setting):
     Parameters
     ----------
     step_size : float, ConstantStep, LinearDecay, PiecewiseDecay, or a list with one per agent
-        Below 1.
+        At most 1.
     sync_every : int
         K, local steps per round.
+
+    Raises
+    ------
+    ValueError, TypeError
+        ``sync_every`` is no integer of at least 1, or a step size is above 1.
 
     Examples
     --------

@@ -43,6 +43,12 @@ class NStepTD(PredictionInRounds):
     behaviour : FixedPolicy, or a list with one per agent, optional
         Who acts, where that is not ``policy``: Algorithm 2, for features that group states.
 
+    Raises
+    ------
+    ValueError, TypeError
+        An argument is out of its range, or an agent's behaviour never takes an action that the
+        policy takes.
+
     Examples
     --------
     >>> import fedsarsa as fs

@@ -39,6 +39,11 @@ class SARSA(Setting):
     aim : {"sampled", "expected", "max"}
         The ``target`` of FedSARSA: Q(s', a'), its mean over the policy, or the largest.
 
+    Raises
+    ------
+    ValueError, TypeError
+        ``sync_every`` is no integer of at least 1, or another argument is out of its range.
+
     Examples
     --------
     >>> import fedsarsa as fs

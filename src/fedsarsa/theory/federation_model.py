@@ -192,6 +192,8 @@ class FederationModel:
             way = max(way, AT_REST * np.linalg.norm(mean, axis=1).max())
             apart = np.linalg.norm(ends[0] - predicted[0], axis=1).max()
             error = apart / (BLOCK_TOLERANCE * way) if way > 0 else 0.0
+            if not np.isfinite(error):
+                raise DivergenceError
             factor = next_length(error)
             if error > 1 and steps > 1:
                 steps = max(1, int(steps * factor))

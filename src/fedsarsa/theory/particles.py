@@ -12,7 +12,7 @@ step size, as the prediction is, but for chance, whose size is known.
 
 import bisect
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -48,8 +48,8 @@ def particles_confirm(
     model: FederationModel, start: Floats, strides: Sequence[Stride], trajectory: Trajectory, target: Floats
 ) -> bool:
     """Whether a predicted curve is that of particles from ``start``, and these are few and can tell."""
-    moves, agents = list(split_moves(model, strides, trajectory)), model.groups.total / model.groups.weight
-    if sum(len(agents) if move.parts == 1 else move.parts * agents.sum() for move in moves) > MOST_MOVES:
+    moves = list(split_moves(model, strides, trajectory))
+    if len(list(affordable(model, moves))) < len(moves):
         return False
     curve = trajectory.errors(target)
     for done, particles in follow_particles(model, start, strides, moves):
@@ -61,8 +61,18 @@ def particles_confirm(
     return True
 
 
+def affordable(model: FederationModel, moves: Iterable[Move]) -> Iterator[Move]:
+    """The first of the moves, as many as cost at most ``MOST_MOVES`` moves of one world's particles."""
+    agents, spent = model.groups.total / model.groups.weight, 0.0
+    for move in moves:
+        spent += len(agents) if move.parts == 1 else move.parts * agents.sum()
+        if spent > MOST_MOVES:
+            return
+        yield move
+
+
 def follow_particles(
-    model: FederationModel, start: Floats, strides: Sequence[Stride], moves: Sequence[Move]
+    model: FederationModel, start: Floats, strides: Sequence[Stride], moves: Iterable[Move]
 ) -> Iterator[tuple[int, Floats]]:
     """Rounds done and particles (P, d), from ``start`` to the end of the last move."""
     rng = np.random.default_rng(0)

@@ -5,7 +5,7 @@ follows from powers of one affine map. `predict` then says what the chosen setti
 """
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -17,12 +17,13 @@ from fedsarsa._checks import Floats
 from fedsarsa.algorithm import FedSARSA
 from fedsarsa.theory.action_classes import Classes, Dynamics
 from fedsarsa.theory.affine import Affine, DivergenceError, doublings, errors, rounds_until
-from fedsarsa.theory.federation_model import AgentGroups, agent_groups, federation_model
+from fedsarsa.theory.federation_model import AgentGroups, FederationModel, agent_groups, federation_model
 from fedsarsa.theory.fixed_points import federated_point, fixed_point
 from fedsarsa.theory.linearisation import Linearisation, linearise
+from fedsarsa.theory.particles import affordable, follow_particles, split_moves
 from fedsarsa.theory.prediction_warnings import LARGE, SLOW
 from fedsarsa.theory.smoothness import require_smooth
-from fedsarsa.theory.trajectory import follow, split_rounds
+from fedsarsa.theory.trajectory import Stride, follow, split_rounds
 from fedsarsa.worlds.fleet import Fleet
 
 ROUNDING = 1e-20  # squared distance of a fixed point to itself, of its squared norm
@@ -125,15 +126,31 @@ class PlanningProblem:
         self, agents: int, sync_every: int, step_size: float, steps: int
     ) -> tuple[NDArray[np.int64], Floats]:
         """The predicted errors of a setting: steps (n,), errors (n,); empty where it diverges."""
-        algo = self.setting(agents, sync_every, step_size)
-        problem = algo.problem(self.fleet[:agents], steps, runs=1, seed=0)
-        model = federation_model(problem)
-        strides = split_rounds(problem.schedules, model.groups, steps // model.period, model.period)
+        model, strides = self._training(agents, sync_every, step_size, steps)
         try:
             trajectory = follow(model, self.start, strides, self.reference)
         except DivergenceError:
             return np.zeros(0, np.int64), np.zeros(0)
         return trajectory.round * model.period, trajectory.errors(self.reference)
+
+    def particle_errors(
+        self, agents: int, sync_every: int, step_size: float, steps: int
+    ) -> Iterator[tuple[int, float]]:
+        """Steps done and the mean error of particles then, to the end or until this takes too long."""
+        model, strides = self._training(agents, sync_every, step_size, steps)
+        trajectory = follow(model, self.start, strides, self.reference)
+        moves = affordable(model, split_moves(model, strides, trajectory))
+        for done, particles in follow_particles(model, self.start, strides, moves):
+            yield done * model.period, float(((particles - self.reference) ** 2).sum(axis=1).mean())
+
+    def _training(
+        self, agents: int, sync_every: int, step_size: float, steps: int
+    ) -> tuple[FederationModel, list[Stride]]:
+        """The model of a setting, and its rounds."""
+        algo = self.setting(agents, sync_every, step_size)
+        problem = algo.problem(self.fleet[:agents], steps, runs=1, seed=0)
+        model = federation_model(problem)
+        return model, split_rounds(problem.schedules, model.groups, steps // model.period, model.period)
 
     @cached_property
     def own_points(self) -> Floats:

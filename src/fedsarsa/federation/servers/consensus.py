@@ -30,6 +30,12 @@ class Consensus(Server):
     radius : float, optional
         Of the ball on which every agent's parameter is projected; no projection unless given.
 
+    Raises
+    ------
+    ValueError, TypeError
+        ``graph`` is no known graph, or a matrix of another shape or kind than described, or
+        ``radius`` is not positive.
+
     Examples
     --------
     >>> import fedsarsa as fs

@@ -23,6 +23,11 @@ class Krum(Server):
     radius : float, optional
         Of the ball on which the parameter is projected; no projection unless given.
 
+    Raises
+    ------
+    ValueError, TypeError
+        ``liars`` is no integer of at least 0, or the fleet has too few agents for it.
+
     Examples
     --------
     >>> import fedsarsa as fs

@@ -22,6 +22,11 @@ class Mean(Server):
     radius : float, optional
         G-bar, the radius of the ball on which the mean is projected; no projection unless given.
 
+    Raises
+    ------
+    ValueError, TypeError
+        ``weights`` do not sum to one or are not one per agent, or ``radius`` is not positive.
+
     Examples
     --------
     >>> import fedsarsa as fs

@@ -54,6 +54,12 @@ class Personal(Server):
         the agent goes (`mixtures.weights_by_visits`). Meant for features such as tiles, of which each agent
         sees only some.
 
+    Raises
+    ------
+    ValueError, TypeError
+        ``act`` is another word, ``weights`` are no (N, N) array whose rows sum to one, or
+        ``radius`` is not positive.
+
     Examples
     --------
     >>> import fedsarsa as fs

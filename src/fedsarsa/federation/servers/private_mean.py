@@ -28,6 +28,11 @@ class PrivateMean(Server):
     radius : float, optional
         Of the ball on which the result is projected; no projection unless given.
 
+    Raises
+    ------
+    ValueError, TypeError
+        ``clip``, ``noise`` or ``radius`` is not positive.
+
     Examples
     --------
     >>> import fedsarsa as fs

@@ -25,6 +25,11 @@ class ServerStep(Server):
     radius : float, optional
         Of the ball on which the result is projected; no projection unless given.
 
+    Raises
+    ------
+    ValueError, TypeError
+        ``size`` or ``radius`` is not positive.
+
     Examples
     --------
     >>> import fedsarsa as fs

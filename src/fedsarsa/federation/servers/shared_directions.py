@@ -24,6 +24,11 @@ class SharedDirections(Server):
     radius : float, optional
         Of the ball on which every agent's parameter is projected; no projection unless given.
 
+    Raises
+    ------
+    ValueError, TypeError
+        ``own`` is outside (0, 1], or ``radius`` is not positive.
+
     Examples
     --------
     >>> import fedsarsa as fs

@@ -21,6 +21,11 @@ class TrimmedMean(Server):
     radius : float, optional
         Of the ball on which the mean is projected; no projection unless given.
 
+    Raises
+    ------
+    ValueError, TypeError
+        ``share`` is outside (0, 0.5), or ``radius`` is not positive.
+
     Examples
     --------
     >>> import fedsarsa as fs
