@@ -10,8 +10,8 @@ from fedsarsa.federation.servers.rule import RoundOfRun
 from fedsarsa.federation.state import RUNNING
 from fedsarsa.learning.continuous_features import Integers
 
-opening_run = piece(FirstDirections.opening_run)
-combine_run = dispatch([piece(rule.combine_run) for rule in COMPILED if rule.combine_run is not None])
+opening_run = vectorised(FirstDirections.opening_run)
+combine_run = dispatch([vectorised(rule.combine_run) for rule in COMPILED if rule.combine_run is not None])
 
 
 @kernel
@@ -157,6 +157,7 @@ def apply(
         shift,
         server.mean,
         own,
+        server.room,
     )
     combine_run(options.rule, over)
     for i in range(len(shift)):
@@ -164,16 +165,23 @@ def apply(
     for i in range(len(server.start)):
         project(server.start[i], settings.radius)
         finite &= all_finite(server.start[i])
+    if settings.common:
         for j in range(len(own)):
-            starts[i, j] = server.start[i, j]
-    if not settings.common:
-        for j in range(len(own)):
-            own[j] = 0.0
-        for i in range(len(starts)):
-            for j in range(len(own)):
-                server.theta[run, i, j] = starts[i, j]
-                own[j] += settings.weights[i] * starts[i, j]
+            own[j] = server.start[0, j]
+    else:
+        take_own(settings.weights, server.start, starts, server.theta[run], own)
     return finite
+
+
+@vectorised
+def take_own(weights: Floats, start: Floats, starts: Floats, theta: Floats, mean: Floats) -> None:
+    """Make ``start`` (N, d) the agents' starts and parameters, and their mean the central parameter."""
+    for j in range(len(mean)):
+        mean[j] = 0.0
+    for i in range(len(start)):
+        for j in range(len(mean)):
+            starts[i, j] = theta[i, j] = start[i, j]
+            mean[j] += weights[i] * start[i, j]
 
 
 @kernel

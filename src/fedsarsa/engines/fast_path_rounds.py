@@ -141,9 +141,12 @@ def take_steps(
         transitions += max(options.ahead - 1, 0)  # what is ahead of the last step is seen, too
     # Lanes begin a span with parameters of their own, later rounds with the central ones.
     fresh = k > 0 and settings.common
+    shifted = options is not None and view.shift.size > 0 and not opening
     for first in range(low, high, U64(BLOCK)):
         count = min(U64(BLOCK), high - first)
         begin_round(tables, settings, view, lanes, first, count, fresh, workspace)
+        if shifted:
+            fast_path_options.begin(tables, view, first, count, workspace)
         if options is not None and options.all_pairs:
             all_pairs.local_steps(tables, settings, view, lanes, first, count, step_sizes, span, k, workspace)
             continue
@@ -190,7 +193,7 @@ def take_steps(
                     fast_path_phases.redraw(tables, settings, view, lanes, first, count, t + step, workspace)
                 fast_path_phases.move(tables, first, count, at, workspace)
                 if settings.cached and step > 0:  # here, not after the update: the last one needs none
-                    if options is None or view.shift.size == 0:
+                    if not shifted:
                         fast_path_phases.refresh(tables, first, count, workspace)
                     else:
                         fast_path_options.weigh_rows(tables, view, first, count, workspace)
@@ -218,6 +221,8 @@ def take_steps(
                         opening,
                         workspace,
                     )
+        if shifted:
+            fast_path_options.end(tables, view, first, count, workspace)
         if options is not None and options.ahead > 0:
             steps_ahead.hold(options, first, count, steps, workspace)
 
