@@ -142,7 +142,8 @@ class Workspace(NamedTuple):
     ``cell`` its mass in the block's cache; ``changed`` is the mass that the last update has changed. The
     same names with ``next`` and ``ahead`` are those of the next pair.
     A lane's parameters are ``behind`` by so many times its shift, and what theta-tilde gathers of them by
-    ``owed`` times; ``large`` counts the numbers in the shift that must not wait. All are empty without a shift.
+    ``owed`` times; ``large`` counts the numbers in the shift that must not wait. All three are empty without
+    one. ``now`` is room for a row of parameters that are not behind.
 
     ``columns``, ``fractions`` and ``uniforms`` (AHEAD BLOCK,) are a block's random numbers as they are used:
     split for the alias tables, and as floats for the policy. ``masses`` (BLOCK cells,) are its softmax masses
@@ -275,7 +276,7 @@ def new_workspace(tables: Tables, options: Options | None, view: RunView, lanes:
 
 
 def aligned(count: int) -> Floats:
-    """Room for ``count`` floats that begins at a cache line: a vector of eight that crosses two is slow."""
-    room = np.empty(count + 7)
+    """``count`` zeros that begin at a cache line: a vector of eight that crosses two is slow."""
+    room = np.zeros(count + 7)
     skipped = -room.ctypes.data % 64 // room.itemsize
     return room[skipped : skipped + count]

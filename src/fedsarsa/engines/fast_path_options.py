@@ -70,10 +70,9 @@ def learn(
             add_densely(tables, options, view, moving, lane, rest, workspace)
     else:
         add(options, view, moving, first, count, rest, workspace)
-    if shifted:
-        if fall_behind(first, count, stays, rest, workspace) > 0 or dense or stays:
-            for lane in range(first, first + count):
-                catch_up(tables, view, moving, lane, workspace)
+    if shifted and (fall_behind(first, count, stays, rest, workspace) > 0 or dense or stays):
+        for lane in range(first, first + count):
+            catch_up(tables, view, moving, lane, workspace)
     if infinite(first, count, workspace) > 0:
         for lane in range(first, first + count):
             if not math.isfinite(workspace.updated[lane]):

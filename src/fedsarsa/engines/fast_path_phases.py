@@ -108,9 +108,7 @@ def directly(tables: Tables, view: RunView, lane: int, s: int, uniform: float, w
 
 
 @piece
-def parameters(
-    tables: Tables, view: RunView, lane: int, s: int, workspace: Workspace
-) -> tuple[Floats, int]:
+def parameters(tables: Tables, view: RunView, lane: int, s: int, workspace: Workspace) -> tuple[Floats, int]:
     """Where a lane's parameters of state ``s`` are found: an array, and the place where they all begin in it.
 
     Where they are behind by some of the shift, it is a copy of the row of ``s`` alone, which is not.
