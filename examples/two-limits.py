@@ -13,7 +13,7 @@ import numpy as np
 
 import fedsarsa as fs
 
-AGENTS, PERIODS, STEP = (2, 10, 50), (1, 100, 10_000), 0.01
+AGENTS, PERIODS, STEP = (2, 10, 20, 50, 100), (1, 100, 10_000), 0.01
 
 
 def errors(agents, every, steps, runs):
@@ -44,7 +44,7 @@ def main(steps=1_000_000, runs=10):
             )
         ax.set(title=f"K = {every}", xlabel="steps per agent")
     axes[0].set_ylabel("squared error (solid: federated point)")
-    axes[0].legend()
+    axes[-1].legend(loc="lower center", ncols=2)
     figure.savefig("two-limits.png", dpi=150)
 
 

@@ -26,7 +26,7 @@ with warnings.catch_warnings():  # Typer uses names that Click is about to drop
     from fedsarsa.cli import app
 
 ROOT = Path(__file__).parent.parent
-PAGES = sorted([*(ROOT / "docs").glob("*.md"), ROOT / "README.md"])
+PAGES = sorted([*(ROOT / "docs").glob("*.md"), *(ROOT / "docs/methods").glob("*.md"), ROOT / "README.md"])
 NOT_RUN = "<!-- not run: needs a reproduction -->"
 BLOCK = re.compile(
     rf'(?<!{NOT_RUN}\n)^```(python|bash|toml)(?: title="([^"]+)")?\n(.*?)^```$', re.DOTALL | re.MULTILINE
@@ -85,6 +85,15 @@ def test_every_public_name_is_in_the_reference():
         *(rule.__name__ for rule in fs.servers.RULES.values()),
         *(method.__name__ for method in fs.methods.METHODS),
     } - modules <= described
+
+
+def test_every_method_has_a_page():
+    pages = [page.read_text(encoding="utf-8") for page in (ROOT / "docs/methods").glob("*.md")]
+    titles = [re.findall(r"^##? (.*)$", page, re.MULTILINE) for page in pages]
+    assert {own[0] for own in titles} == {method.__name__ for method in fs.methods.METHODS}
+    for own in titles:
+        parts = ["Equations", "The command", "How it differs from its paper", "What we measured"]
+        assert [part.replace("papers", "paper") for part in own[1:]] == parts, own[0]
 
 
 @pytest.fixture(scope="module")

@@ -23,6 +23,7 @@ CASES = {
 }
 STEPS_WITH = [
     Step(shifted=True),
+    Step(shifted=True, target="expected", redraw_actions=True),
     Step(shifted=True, trace_decay=0.7),
     Step(leaves="direction"),
     Step(leaves="direction", shifted=True, target="expected"),
@@ -71,6 +72,35 @@ def test_compiled_steps_are_those_of_the_reference(case, step, server):
     assert not ours[0][2].any()  # a round begins with nothing left
     if step.leaves:
         assert ours[1][2].any()
+
+
+@pytest.mark.parametrize("policy", [fs.EpsilonGreedy(0.3), fs.FixedPolicy(), fs.Softmax(0.5)], ids=repr)
+@pytest.mark.parametrize("target", ["sampled", "expected", "max"])
+def test_policies_and_targets_see_the_shift(target, policy):
+    problem = problem_of("aggregation", Step(shifted=True, target=target), policy)
+    ours, theirs = (trained(problem, e, 20 * shift_for(problem), [2, 1, 3, K]) for e in ("cpu", "reference"))
+    for one, two in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(one[0], two[0], rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("case", ["aggregation", "dense"])
+@pytest.mark.parametrize("largest", [1e308, 1e305, np.inf, np.nan])
+def test_a_shift_that_overflows_fails_a_run_at_the_same_step(case, largest):
+    """One agent has it, for a parameter that it need not have visited."""
+    problem = problem_of(case, Step(shifted=True), fs.FixedPolicy(), step_size=0.5)
+    shift = shift_for(problem)
+    shift[1, 2, 3] = largest
+    failed = []
+    for name in ("cpu", "reference"):
+        state, trainer = first_state(problem, np.zeros(problem.features.dim)), engines.build(name, problem, 1)
+        trainer.start(state)
+        state.shift[:] = shift
+        with np.errstate(all="ignore"):
+            trainer.advance(state, STEPS)
+        failed.append(state.failed_at.tolist())
+    assert failed[0] == failed[1]
+    assert failed[0][0] < 0
+    assert (failed[0][1] >= 0) == (largest != 1e305)
 
 
 def test_theta_tilde_counts_the_shift():

@@ -98,6 +98,20 @@ def test_agents_alone_are_those_who_share_nothing_and_those_who_are_averaged_onc
     np.testing.assert_allclose(alone.final, once.final, rtol=0, atol=1e-14)
 
 
+def test_errors_of_agents_averaged_once_are_a_line_in_1_over_n():
+    """E ||mean of n agents - point||^2 = ||bias||^2 + variance / n in one world, at every step."""
+    fleet, runs = fs.Fleet([FLEET[0]] * 8), 400
+    method = m.OneShotTD(FEATURES, PI, 0.2)
+    point = method.target(fleet)
+    off = method.train(fleet, steps=40, runs=runs, seed=2, theta0=point + 3.0).local.values - point
+    means = {n: off.reshape(runs, 8 // n, n, -1).mean(axis=2).reshape(-1, off.shape[2]) for n in (1, 2, 4, 8)}
+    bias, variance = (off.mean(axis=(0, 1)) ** 2).sum(), off.var(axis=(0, 1)).sum()
+    assert 0.2 * variance < bias < 5 * variance  # neither is all of it
+    for n, each in means.items():
+        error = (each**2).sum(axis=1)
+        assert abs(error.mean() - (bias + variance / n)) < 4 * error.std() / np.sqrt(len(error))
+
+
 def test_n_steps_ahead_are_one_step_where_n_is_1():
     one = m.NStepTD(FEATURES, PI, 0.2, sync_every=5, n=1)
     ahead, plain = finals(one, m.FedTD(FEATURES, PI, 0.2, sync_every=5))

@@ -49,6 +49,10 @@ CASES = {
     "all pairs slowing": m.FedSynQ(SLOWING, sync_every=3),
     "expected": m.SARSA(GROUPS, fs.Softmax(0.5), 0.2, sync_every=4, aim="expected"),
     "scaffold": m.ScaffoldSARSA(PAIRS, fs.Softmax(0.5), 0.2, sync_every=4),
+    "scaffold groups": m.ScaffoldSARSA(fs.ModuloFeatures(3, 2), fs.Softmax(0.5), 0.2, sync_every=4),
+    "scaffold slowing": m.ScaffoldSARSA(fs.OneHot(), fs.Softmax(0.5), SLOWING, sync_every=4),
+    "scaffold expected": m.ScaffoldSARSA(policy=fs.Softmax(0.5), sync_every=5, aim="expected"),
+    "scaffold largest": m.ScaffoldSARSA(policy=fs.EpsilonGreedy(0.2), sync_every=3, aim="max"),
 }
 
 

@@ -35,6 +35,21 @@ def test_agents_that_each_cover_a_part():
     np.testing.assert_array_equal(shares, np.broadcast_to(np.eye(3)[:, None], (3, 5, 3)))
 
 
+def test_coverage_is_within_its_bounds():
+    """Woo, Joshi and Chi (2023): 1 <= C_het <= min(N, 1 / mu_avg)."""
+    group, rng = fleet(1, agents=3), np.random.default_rng(0)
+    each = [fs.FixedPolicy(rng.dirichlet(np.ones(3), size=5)) for _ in range(3)]
+    some = fs.theory.coverage(group, each)
+    assert 0 < some.mu_min < some.mu_avg < 1 / 15
+    assert 1 < some.C_het < min(3, 1 / some.mu_avg)
+    parts = fs.theory.coverage(group, [fs.FixedPolicy(a) for a in range(3)])
+    assert parts.mu_min == 0
+    assert parts.C_het == pytest.approx(3)
+    alike = fs.theory.coverage(fs.Fleet([group[0]] * 3), each[0])
+    assert alike.mu_min == pytest.approx(alike.mu_avg)
+    assert alike.C_het == pytest.approx(1)
+
+
 def test_pairs_that_nobody_visits_have_no_shares():
     group = fleet(2, agents=2)
     with pytest.raises(ValueError, match=r"some agent visit every pair .* got none at \[0, 2\]"):

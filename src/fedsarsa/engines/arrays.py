@@ -63,7 +63,7 @@ class ServerView(NamedTuple):
 
     ``starts`` are those of the round, (R, N, d) if they are personal, else (R, 1, d): the central ones. The
     others are room to work in: for the mean and the spread of the agents' parameters, (d,), for one run's
-    next start, and for the sums (N,) of the agents' step sizes in a round.
+    next start, for the sums (N,) of the agents' step sizes in a round, and (2, d) for the rule.
     """
 
     theta: Floats
@@ -74,6 +74,7 @@ class ServerView(NamedTuple):
     spread: Floats
     start: Floats
     step_sums: Floats
+    room: Floats
 
 
 class RunView(NamedTuple):
@@ -140,6 +141,9 @@ class Workspace(NamedTuple):
     what is drawn is turned by ``turn``. ``here`` is the parameter of the pair, ``value`` what it says, and
     ``cell`` its mass in the block's cache; ``changed`` is the mass that the last update has changed. The
     same names with ``next`` and ``ahead`` are those of the next pair.
+    A lane's parameters are ``behind`` by so many times its shift, and what theta-tilde gathers of them by
+    ``owed`` times; ``large`` counts the numbers in the shift that must not wait. All three are empty without
+    one. ``now`` is room for a row of parameters that are not behind.
 
     ``columns``, ``fractions`` and ``uniforms`` (AHEAD BLOCK,) are a block's random numbers as they are used:
     split for the alias tables, and as floats for the policy. ``masses`` (BLOCK cells,) are its softmax masses
@@ -171,6 +175,7 @@ class Workspace(NamedTuple):
     next_cell: NDArray[np.uint64]
     groups: NDArray[np.uint64]
     value: Floats
+    next_value: Floats
     base: Floats
     size: Floats
     totals: Floats
@@ -178,6 +183,9 @@ class Workspace(NamedTuple):
     mass: Floats
     change: Floats
     updated: Floats
+    behind: Floats
+    owed: Floats
+    large: NDArray[np.uint64]
     exponentials: Floats
     columns: NDArray[np.uint64]
     fractions: NDArray[np.uint64]
@@ -187,6 +195,7 @@ class Workspace(NamedTuple):
     counts: Floats
     values: Floats
     weights: Floats
+    now: Floats
     best: Floats
     window_states: NDArray[np.uint64]
     window_actions: NDArray[np.uint64]
@@ -206,6 +215,8 @@ def new_workspace(tables: Tables, options: Options | None, view: RunView, lanes:
     wide = max(lanes, dim, BLOCK * width) + 7
     pairs = int(tables.worlds.states) if options is not None and options.all_pairs else 0
     window = 0 if options is None else (options.ahead + 1) * BLOCK
+    with_options = 0 if options is None else lanes
+    shifted = lanes if view.shift.size > 0 else 0
     counts = np.zeros(8)
     counts[:width] = tables.choice.counts[:8]
 
@@ -235,6 +246,7 @@ def new_workspace(tables: Tables, options: Options | None, view: RunView, lanes:
         next_cell=integers(),
         groups=integers(),
         value=np.zeros(lanes),
+        next_value=np.zeros(with_options),
         base=np.zeros(wide),
         size=np.zeros(lanes),
         totals=np.zeros(lanes),
@@ -242,6 +254,9 @@ def new_workspace(tables: Tables, options: Options | None, view: RunView, lanes:
         mass=np.zeros(lanes),
         change=np.zeros(lanes),
         updated=np.zeros(wide),
+        behind=np.zeros(shifted),
+        owed=np.zeros(shifted),
+        large=integers(shifted),
         exponentials=np.zeros(wide),
         columns=integers(draws),
         fractions=integers(draws),
@@ -251,6 +266,7 @@ def new_workspace(tables: Tables, options: Options | None, view: RunView, lanes:
         counts=counts,
         values=np.zeros(width),
         weights=np.zeros(width),
+        now=np.zeros(width),
         best=np.zeros(pairs),
         window_states=integers(window),
         window_actions=integers(window),
@@ -260,7 +276,7 @@ def new_workspace(tables: Tables, options: Options | None, view: RunView, lanes:
 
 
 def aligned(count: int) -> Floats:
-    """Room for ``count`` floats that begins at a cache line: a vector of eight that crosses two is slow."""
-    room = np.empty(count + 7)
+    """``count`` zeros that begin at a cache line: a vector of eight that crosses two is slow."""
+    room = np.zeros(count + 7)
     skipped = -room.ctypes.data % 64 // room.itemsize
     return room[skipped : skipped + count]

@@ -4,14 +4,14 @@ import math
 
 from fedsarsa._checks import Floats
 from fedsarsa._numba import U64, dispatch, kernel, piece, vectorised
-from fedsarsa.engines.arrays import Options, RoundSettings, RunView, ServerView, Span
+from fedsarsa.engines.arrays import Options, RoundSettings, RunView, Span
 from fedsarsa.federation.servers import COMPILED, FirstDirections
 from fedsarsa.federation.servers.rule import RoundOfRun
 from fedsarsa.federation.state import RUNNING
 from fedsarsa.learning.continuous_features import Integers
 
-opening_run = piece(FirstDirections.opening_run)
-combine_run = dispatch([piece(rule.combine_run) for rule in COMPILED if rule.combine_run is not None])
+opening_run = vectorised(FirstDirections.opening_run)
+combine_run = dispatch([vectorised(rule.combine_run) for rule in COMPILED if rule.combine_run is not None])
 
 
 @kernel
@@ -124,7 +124,7 @@ def start_anew(settings: RoundSettings, options: Options | None, view: RunView, 
     if options is None or options.rule < 0:
         finite = take_mean(settings, view, run)
     else:
-        finite = apply(settings, options, view.server, view.central[run], steps, run)
+        finite = apply(settings, options, view, steps, run)
         clear(view.server.left[run])
     return finite
 
@@ -140,11 +140,10 @@ def take_mean(settings: RoundSettings, view: RunView, run: int) -> bool:
 
 
 @piece
-def apply(
-    settings: RoundSettings, options: Options, server: ServerView, own: Floats, steps: int, run: int
-) -> bool:
+def apply(settings: RoundSettings, options: Options, view: RunView, steps: int, run: int) -> bool:
     """Apply a compiled rule to one run; whether parameters, and what is added to directions, are finite."""
-    starts, shift, finite = server.starts[run], server.shift[run], True
+    server, own, finite = view.server, view.central[run], True
+    starts = server.starts[run]
     over = RoundOfRun(
         settings.weights,
         server.step_sums,
@@ -154,26 +153,36 @@ def apply(
         server.start,
         server.theta[run],
         server.left[run],
-        shift,
+        server.shift[run],
         server.mean,
         own,
+        server.room,
     )
     combine_run(options.rule, over)
-    for i in range(len(shift)):
-        finite &= all_finite(shift[i])
     for i in range(len(server.start)):
         project(server.start[i], settings.radius)
-        finite &= all_finite(server.start[i])
+    if settings.common:
         for j in range(len(own)):
-            starts[i, j] = server.start[i, j]
-    if not settings.common:
-        for j in range(len(own)):
-            own[j] = 0.0
-        for i in range(len(starts)):
-            for j in range(len(own)):
-                server.theta[run, i, j] = starts[i, j]
-                own[j] += settings.weights[i] * starts[i, j]
-    return finite
+            own[j] = server.start[0, j]
+    else:
+        take_own(settings.weights, server.start, starts, server.theta[run], own)
+    size = len(settings.weights) * len(own)  # of all agents: one long loop
+    if view.shift.size > 0:
+        finite &= all_finite(view.shift[run * size : (run + 1) * size])
+    if settings.common:
+        return finite & all_finite(own)
+    return finite & all_finite(view.theta[run * size : (run + 1) * size])
+
+
+@vectorised
+def take_own(weights: Floats, start: Floats, starts: Floats, theta: Floats, mean: Floats) -> None:
+    """Make ``start`` (N, d) the agents' starts and parameters, and their mean the central parameter."""
+    for j in range(len(mean)):
+        mean[j] = 0.0
+    for i in range(len(start)):
+        for j in range(len(mean)):
+            starts[i, j] = theta[i, j] = start[i, j]
+            mean[j] += weights[i] * start[i, j]
 
 
 @kernel

@@ -25,9 +25,9 @@ from fedsarsa._numba import U64, DeviceBuild, piece
 from fedsarsa.engines.arrays import Span
 from fedsarsa.engines.compiled_server import project
 from fedsarsa.engines.cuda_device import DeviceKernel
-from fedsarsa.engines.exponential import exponential
 from fedsarsa.learning import choice, finite_step, random
 from fedsarsa.learning.choice import Choice
+from fedsarsa.learning.exponential import exponential
 from fedsarsa.learning.finite_tables import Tables, WorldTables
 from fedsarsa.worlds import alias
 

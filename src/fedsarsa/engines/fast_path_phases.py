@@ -15,8 +15,8 @@ from fedsarsa._checks import Floats
 from fedsarsa._numba import U64, piece, vectorised
 from fedsarsa.engines import compiled_server, eight_masses
 from fedsarsa.engines.arrays import Lanes, RoundSettings, RunView, Workspace
-from fedsarsa.engines.exponential import exponential
 from fedsarsa.learning import finite_step, random
+from fedsarsa.learning.exponential import exponential
 from fedsarsa.learning.finite_tables import Tables
 
 EIGHT = U64(eight_masses.WIDTH)
@@ -94,16 +94,33 @@ def begin_anew(
 @piece
 def directly(tables: Tables, view: RunView, lane: int, s: int, uniform: float, workspace: Workspace) -> int:
     """An action of a lane in state ``s`` from its parameters."""
+    theta, origin = parameters(tables, view, lane, s, workspace)
     return finite_step.direct(
         tables,
-        view.theta,
-        workspace.origin[lane],
+        theta,
+        origin,
         workspace.acting[lane],
         s,
         uniform,
         workspace.values,
         workspace.weights,
     )
+
+
+@piece
+def parameters(tables: Tables, view: RunView, lane: int, s: int, workspace: Workspace) -> tuple[Floats, int]:
+    """Where a lane's parameters of state ``s`` are found: an array, and the place where they all begin in it.
+
+    Where they are behind by some of the shift, it is a copy of the row of ``s`` alone, which is not.
+    """
+    theta, origin = view.theta, workspace.origin[lane]
+    if view.shift.size > 0 and tables.dense.size == 0:
+        begin = U64(tables.rows[s]) * tables.width
+        for c in range(tables.width):
+            j = origin + begin + c
+            workspace.now[c] = theta[j] + workspace.behind[lane] * view.shift[j]
+        theta, origin = workspace.now, U64(0) - begin
+    return theta, origin
 
 
 @vectorised

@@ -141,9 +141,12 @@ def take_steps(
         transitions += max(options.ahead - 1, 0)  # what is ahead of the last step is seen, too
     # Lanes begin a span with parameters of their own, later rounds with the central ones.
     fresh = k > 0 and settings.common
+    shifted = options is not None and view.shift.size > 0 and not opening
     for first in range(low, high, U64(BLOCK)):
         count = min(U64(BLOCK), high - first)
-        begin_round(tables, settings, view, lanes, first, count, fresh, workspace)
+        begin_round(tables, settings, view, lanes, first, count, fresh, shifted, workspace)
+        if shifted:
+            fast_path_options.begin(tables, view, first, count, workspace)
         if options is not None and options.all_pairs:
             all_pairs.local_steps(tables, settings, view, lanes, first, count, step_sizes, span, k, workspace)
             continue
@@ -189,11 +192,10 @@ def take_steps(
                 if settings.redraws:
                     fast_path_phases.redraw(tables, settings, view, lanes, first, count, t + step, workspace)
                 fast_path_phases.move(tables, first, count, at, workspace)
-                if settings.cached and step > 0:  # here, not after the update: the last one needs none
-                    if options is None or view.shift.size == 0:
-                        fast_path_phases.refresh(tables, first, count, workspace)
-                    else:
-                        fast_path_options.weigh_rows(tables, view, first, count, workspace)
+                if settings.cached and shifted:
+                    fast_path_options.weigh_rows(tables, view, first, count, workspace)
+                elif settings.cached and step > 0:  # here, not after the update: the last one needs none
+                    fast_path_phases.refresh(tables, first, count, workspace)
                 fast_path_phases.act(tables, settings, view, first, count, at, workspace)
                 # What theta-tilde gives to the steps of this round after this one: a + t each.
                 remaining = steps - 1 - step + span.left
@@ -218,6 +220,8 @@ def take_steps(
                         opening,
                         workspace,
                     )
+        if shifted:
+            fast_path_options.end(tables, view, first, count, workspace)
         if options is not None and options.ahead > 0:
             steps_ahead.hold(options, first, count, steps, workspace)
 
@@ -267,11 +271,13 @@ def begin_round(
     first: int,
     count: int,
     fresh: bool,
+    shifted: bool,
     workspace: Workspace,
 ) -> None:
     """Begin a round, or go on with one, for a block of lanes: parameters and caches.
 
     They are the central ones, with the masses that the server has weighed, where the round is ``fresh``.
+    What is ``shifted`` weighs its rows at every step.
     """
     cells = U64(view.masses.shape[1])
     for i in range(count):
@@ -283,11 +289,19 @@ def begin_round(
         if settings.cached:
             if fresh:
                 workspace.base[lane] = view.base[run]
-                copy(view.masses[run], workspace.masses, i * cells, cells)
             else:
-                base = workspace.base[lane] = highest(view.theta, origin, tables.dim)
+                workspace.base[lane] = highest(view.theta, origin, tables.dim)
+            if fresh and not shifted:
+                copy(view.masses[run], workspace.masses, i * cells, cells)
+            elif not shifted:
                 fast_path_phases.weigh_all(
-                    tables, view.theta, origin, base, workspace.masses, i * cells, workspace.exponentials
+                    tables,
+                    view.theta,
+                    origin,
+                    workspace.base[lane],
+                    workspace.masses,
+                    i * cells,
+                    workspace.exponentials,
                 )
 
 

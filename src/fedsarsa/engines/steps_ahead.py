@@ -7,14 +7,14 @@ parameters, and every round sees anew what is ahead of the pairs that lanes hold
 import math
 
 from fedsarsa._checks import Floats
-from fedsarsa._numba import U64, kernel, piece
+from fedsarsa._numba import U64, piece
 from fedsarsa.engines import compiled_server
 from fedsarsa.engines.arrays import BLOCK, Lanes, Options, RoundSettings, RunView, Span, Workspace
 from fedsarsa.learning import finite_step
 from fedsarsa.learning.finite_tables import Tables
 
 
-@kernel
+@piece
 def go_on(
     tables: Tables,
     settings: RoundSettings,

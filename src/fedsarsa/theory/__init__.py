@@ -5,7 +5,7 @@ from fedsarsa.theory.decomposition import decompose
 from fedsarsa.theory.evaluation import evaluate, returns_of
 from fedsarsa.theory.fixed_points import federated_point, fixed_point
 from fedsarsa.theory.grouping import coalitions
-from fedsarsa.theory.mixed_worlds import mixture, visit_shares
+from fedsarsa.theory.mixed_worlds import coverage, mixture, visit_shares
 from fedsarsa.theory.optimal_values import optimal_values
 from fedsarsa.theory.paper_bounds import bounds
 from fedsarsa.theory.paper_constants import constants
@@ -21,6 +21,7 @@ __all__ = [
     "bounds",
     "coalitions",
     "constants",
+    "coverage",
     "decompose",
     "evaluate",
     "federated_point",

@@ -1,6 +1,7 @@
 """Worlds mixed pair by pair: where federated Q-learning rests."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -111,6 +112,65 @@ def visit_shares(
         )
     shares: Floats = visits / total
     return shares
+
+
+class Coverage(NamedTuple):
+    """How agents share the pairs, in the terms of Woo, Joshi and Chi (2023).
+
+    Attributes
+    ----------
+    mu_min : float
+        The smallest share of an agent's steps at a pair; 0 where some agent does not cover all.
+    mu_avg : float
+        The smallest share of all agents' steps at a pair.
+    C_het : float
+        The largest share of an agent's steps at a pair over that of all agents': 1 where agents visit alike,
+        at most N.
+    """
+
+    mu_min: float
+    mu_avg: float
+    C_het: float
+
+
+def coverage(fleet: Fleet | Sequence[FiniteMDP], behaviour: FixedPolicy | Sequence[FixedPolicy]) -> Coverage:
+    """How often agents are where, on which the speed of federated Q-learning depends.
+
+    Samples per agent to an error e are of the order of C_het / (N mu_min (1 - discount)^5 e^2) for equal
+    averaging, and 1 / (N mu_avg (1 - discount)^5 e^2) for importance averaging, says the paper.
+
+    Parameters
+    ----------
+    fleet : Fleet
+        The agents' worlds.
+    behaviour : FixedPolicy, or a list with one per agent
+        How agents act.
+
+    Returns
+    -------
+    Coverage
+        ``mu_min``, ``mu_avg`` and ``C_het``.
+
+    Raises
+    ------
+    ValueError
+        A chain has several recurrent classes, or there is a pair that no agent visits.
+
+    Examples
+    --------
+    >>> import fedsarsa as fs
+    >>> fleet = fs.two_state.fleet(agents=20)
+    >>> each = [fs.FixedPolicy(a) for a in fs.two_state.behaviour(20)]
+    >>> round(fs.theory.coverage(fleet, each).C_het)
+    20
+    """
+    fleet = as_fleet(fleet)
+    shares, visits = visit_shares(fleet, behaviour), pair_visits(fleet, behaviour)
+    return Coverage(
+        mu_min=float(visits.min()),
+        mu_avg=float(visits.mean(axis=0).min()),
+        C_het=float(shares.max() * len(fleet)),
+    )
 
 
 def pair_visits(fleet: Fleet, behaviour: FixedPolicy | Sequence[FixedPolicy]) -> Floats:

@@ -108,10 +108,12 @@ class Consensus(Server):
         """The same for one run, compiled."""
         at = 0
         for i in range(len(over.after)):
-            for j in range(len(over.mean)):
-                over.start[i, j] = over.after[i, j] - over.before[i, j]
             neighbours = int(over.coefficients[at])
-            for edge in range(at + 1, at + 1 + 2 * neighbours, 2):
+            neighbour, weight = int(over.coefficients[at + 1]), over.coefficients[at + 2]
+            for j in range(len(over.mean)):
+                change = over.after[i, j] - over.before[i, j]
+                over.start[i, j] = change + weight * over.before[neighbour, j]
+            for edge in range(at + 3, at + 1 + 2 * neighbours, 2):
                 neighbour, weight = int(over.coefficients[edge]), over.coefficients[edge + 1]
                 for j in range(len(over.mean)):
                     over.start[i, j] += weight * over.before[neighbour, j]

@@ -1,6 +1,5 @@
 """The mean weighted entry by entry: by how much every agent has learned about it in the round."""
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -10,6 +9,7 @@ from numpy.typing import NDArray
 from fedsarsa._checks import Floats
 from fedsarsa.federation.servers.projection import project
 from fedsarsa.federation.servers.rule import Context, RoundOfRun, Server
+from fedsarsa.learning.exponential import exponential
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,13 +56,16 @@ class ImportanceMean(Server):
     @staticmethod
     def combine_run(over: RoundOfRun) -> None:
         """The same for one run, compiled."""
+        most, total = over.room[0], over.room[1]
         for j in range(len(over.mean)):
-            most = 0.0
-            for i in range(len(over.left)):
-                most = max(most, over.left[i, j])
-            unvisited, total, weighted = math.exp(-most), 0.0, 0.0
-            for i in range(len(over.left)):
-                weight = unvisited if over.left[i, j] == 0.0 else math.exp(over.left[i, j] - most)
-                total += weight
-                weighted += weight * over.after[i, j]
-            over.start[0, j] = weighted / total if most > 0.0 else over.before[0, j]
+            most[j] = total[j] = over.start[0, j] = 0.0
+        for i in range(len(over.left)):
+            for j in range(len(over.mean)):
+                most[j] = max(most[j], over.left[i, j])
+        for i in range(len(over.left)):
+            for j in range(len(over.mean)):
+                weight = exponential(over.left[i, j] - most[j])
+                total[j] += weight
+                over.start[0, j] += weight * over.after[i, j]
+        for j in range(len(over.mean)):
+            over.start[0, j] = over.start[0, j] / total[j] if most[j] > 0.0 else over.before[0, j]

@@ -64,6 +64,8 @@ class RoundOfRun(NamedTuple):
         The weighted mean of ``after``.
     mean_before : (d,)
         The weighted mean of ``before``.
+    room : (2, d)
+        To work in.
     """
 
     weights: Floats
@@ -77,6 +79,7 @@ class RoundOfRun(NamedTuple):
     shift: Floats
     mean: Floats
     mean_before: Floats
+    room: Floats
 
 
 class Server:
@@ -105,7 +108,8 @@ class Server:
     noisy : bool
         Whether the rule asks for ``context.noise``.
     combine_run : callable or None
-        ``combine`` of one `RoundOfRun`, where everybody took part, as Numba can compile it.
+        ``combine`` of one `RoundOfRun`, where everybody took part, as Numba can compile it. No array that it
+        writes is among the others.
     """
 
     personal: ClassVar[bool] = False

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fedsarsa.engines.exponential import LIMIT, exponential
+from fedsarsa.learning.exponential import LIMIT, exponential
 
 
 def test_accurate_to_two_units_in_the_last_place():
