@@ -14,7 +14,7 @@ from fedsarsa.experiments import workers
 
 REPORT_SECONDS = 0.2  # between two words about progress
 POLL_SECONDS = 0.05  # between two looks at whether a process's work is still wanted
-NICENESS = 10  # of the processes: trainings and the page go first
+NICENESS = 5  # of the processes: trainings and the page go first
 # What the processes import before they are asked for anything.
 BEHIND_THEORY = (
     "fedsarsa.cli",
