@@ -344,7 +344,8 @@ def bench(
     part: Annotated[
         list[str] | None,
         typer.Option(
-            help="foundation, methods, theory, predictions, control, reproduction, deploy; all unless given."
+            help="foundation, methods, theory, predictions, control, reproduction, deploy, page; all unless "
+            "given."
         ),
     ] = None,
 ) -> None:
