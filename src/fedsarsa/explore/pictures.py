@@ -14,6 +14,7 @@ from fedsarsa.explore.page import BLUE, GREEN, GREY, ORANGE, RED, SKY
 from fedsarsa.explore.theory_answers import Gains, Points, Predicted, plane
 
 HEIGHT = 300
+TO_AGENT = "to agent 0's fixed point"  # labels have the room of an axis in a narrow window
 
 
 def blank(title: str, x: str, y: str, height: int = HEIGHT, **options: Any) -> Any:
@@ -87,9 +88,7 @@ class ErrorPicture:
     def __init__(self) -> None:
         self.measured = ColumnDataSource({"t": [], "error": [], "low": [], "high": []})
         self.predicted = ColumnDataSource({"t": [], "error": []})
-        self.figure = blank_log(
-            "Error of the central parameter", "steps per agent", "squared distance to agent 0's fixed point"
-        )
+        self.figure = blank_log("Error of the central parameter", "steps per agent", TO_AGENT)
         self.figure.varea("t", "low", "high", source=self.measured, color=BLUE, alpha=0.25)
         line = self.figure.line(
             "t", "error", source=self.measured, color=BLUE, width=2, legend_label="trained, with 95% band"
@@ -106,8 +105,8 @@ class ErrorPicture:
         curves = trained.curves
         columns = {name: curves[name].values for name in ("error", "low", "high")}
         self.figure.tags = [trained.parameters.sizes["run"]]  # how many runs are drawn
-        whose = "agent 0's fixed point" if isinstance(trained.algo, FedSARSA) else "what the method aims at"
-        self.figure.left[0].axis_label = f"squared distance to {whose}"
+        ours = isinstance(trained.algo, FedSARSA)
+        self.figure.left[0].axis_label = TO_AGENT if ours else "to what the method aims at"
         self.measured.data = {"t": curves["t"].values, **columns}
         self._limit()
 
@@ -231,7 +230,7 @@ class GainsPicture:
         self.figure = blank(
             "Who gains by federating",
             "agent",
-            "error to the agent's own fixed point",
+            "error to its own fixed point",
             y_range=Range1d(start=0, end=1),
         )
         self.sources, self.predicted = {}, {}
