@@ -1,11 +1,11 @@
 """Pages of ours in a browser, where one is installed."""
 
-import shutil
 from contextlib import contextmanager
 
 import pytest
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+from fedsarsa_benchmarks.page import CHROMIUM
+
 needs_a_browser = pytest.mark.skipif(
     CHROMIUM is None, reason="no Chromium is installed: the page was not opened"
 )

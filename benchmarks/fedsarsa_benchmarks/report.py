@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.table import Table
 
-from fedsarsa_benchmarks import control, deploy, foundation, methods, predictions, reproduction, theory
+from fedsarsa_benchmarks import control, deploy, foundation, methods, page, predictions, reproduction, theory
 
 PARTS = {
     "foundation": foundation,
@@ -15,6 +15,7 @@ PARTS = {
     "control": control,
     "reproduction": reproduction,
     "deploy": deploy,
+    "page": page,
 }
 
 

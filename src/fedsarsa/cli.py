@@ -315,9 +315,12 @@ def explore(
     port: Annotated[int, typer.Option(help="Any that is free unless given.", min=0, max=65535)] = 0,
 ) -> None:
     """Open a page on which sliders rerun a federation; the published setting unless CONFIG is given."""
+    import gc
+
     from fedsarsa.explore import jobs
 
     jobs.prepare()  # on another core, while this process imports what the page needs
+    gc.disable()  # what is imported stays: looking through it for garbage takes a quarter of a second
     from fedsarsa.explore import opening
 
     opening.explore(what, port, console.print)
@@ -341,7 +344,8 @@ def bench(
     part: Annotated[
         list[str] | None,
         typer.Option(
-            help="foundation, methods, theory, predictions, control, reproduction, deploy; all unless given."
+            help="foundation, methods, theory, predictions, control, reproduction, deploy, page; all unless "
+            "given."
         ),
     ] = None,
 ) -> None:

@@ -1,12 +1,10 @@
 """The page in a browser: one server in a process of its own, and one browser."""
 
-import os
 import re
-import subprocess
-import sys
 from contextlib import contextmanager
 
 from fedsarsa.explore.controls import ALGORITHM, FLEET, METHODS, TRAINING
+from fedsarsa_benchmarks import page
 from tests.browser import CHROMIUM
 
 CONTROLS = (*FLEET, METHODS, *ALGORITHM, *TRAINING)
@@ -15,21 +13,9 @@ PATIENCE = 120_000  # milliseconds: the machine may be busy
 
 @contextmanager
 def served(*arguments, folder=None):
-    """The address of a page that ``fedsarsa explore`` serves, as it prints it; no browser is opened."""
-    command = [sys.executable, "-m", "fedsarsa", "explore", *arguments]
-    environment = {**os.environ, "BROWSER": "true"}
-    process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, cwd=folder
-    )
-    try:
-        line = process.stdout.readline()
-        assert line.startswith("the page is at http://127.0.0.1:"), line + process.stderr.read()
-        yield line.rpartition(" ")[2].strip()
-    finally:
-        process.terminate()
-        process.wait(20)
-        process.stdout.close()
-        process.stderr.close()
+    """The address of a page that ``fedsarsa explore`` serves; no browser is opened."""
+    with page.served(*arguments, folder=folder) as command:
+        yield command.address
 
 
 @contextmanager

@@ -41,7 +41,7 @@ def known(value: float) -> Estimate:
 
 def student(runs: ArrayLike) -> Any:
     """Half-width of a confidence interval in standard errors of a mean over ``runs`` runs."""
-    return scipy.stats.t.ppf(0.5 + LEVEL / 2, np.asarray(runs) - 1)
+    return scipy.special.stdtrit(np.asarray(runs) - 1, 0.5 + LEVEL / 2)
 
 
 def mean_and_margin(data: xr.DataArray) -> tuple[xr.DataArray, xr.DataArray]:

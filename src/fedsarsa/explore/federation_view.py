@@ -126,8 +126,9 @@ class FederationView(TrainingView):
                 self.trained = result
                 self._clear()
                 self.error.show(result)
-                self.drift.show(result)
                 self.busy.hide()
+                self.session.later(partial(self._show_rest, result, turn))
+                return
             case Apart():
                 self.apart = result
                 self.returns.show(result.returns)
@@ -145,6 +146,15 @@ class FederationView(TrainingView):
                 self.complain({blamed(str(result), self.form.values): str(result)})
                 return
         self._combine(type(result))
+
+    def _show_rest(self, trained: Trained, turn: int) -> None:
+        """Draw what else a training says when its curve is on the way to the browser, and go on."""
+        if turn != self.turn:
+            return
+        self.drift.show(trained)
+        self._combine(Trained)
+        if isinstance(trained.algo, FedSARSA):  # other methods have no settings for agents alone
+            self.training.submit(partial(_apart, trained), partial(self.deliver, turn))
 
     def _combine(self, changed: type) -> None:
         """Draw what needs the answers of both computations, where both are there."""
@@ -167,11 +177,12 @@ class FederationView(TrainingView):
 
 
 def _trained(config: Any, folder: Any, deliver: Any, stopped: Stopped) -> Iterator[Any]:
-    """A training, then what the agents learn alone."""
-    trained = measurements.train(config, folder, stopped, reporter(deliver))
-    yield trained
-    if not isinstance(trained.algo, FedSARSA):
-        return  # other methods have no settings for agents alone
+    """A training."""
+    yield measurements.train(config, folder, stopped, reporter(deliver))
+
+
+def _apart(trained: Trained, stopped: Stopped) -> Iterator[Any]:
+    """What the agents of a training learn alone."""
     local = measurements.train_alone(trained, stopped)
     if not stopped():
         yield Apart(local, measurements.returns(trained, local))

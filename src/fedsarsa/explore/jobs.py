@@ -1,6 +1,7 @@
 """Computations that a newer one replaces: in a thread, or in a process that can be ended at any moment."""
 
 import multiprocessing
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,12 +14,13 @@ from fedsarsa.experiments import workers
 
 REPORT_SECONDS = 0.2  # between two words about progress
 POLL_SECONDS = 0.05  # between two looks at whether a process's work is still wanted
+NICENESS = 5  # of the processes: trainings and the page go first
 # What the processes import before they are asked for anything.
 BEHIND_THEORY = (
     "fedsarsa.cli",
     "fedsarsa.experiments.references",
     "fedsarsa.explore.theory_answers",
-    "scipy.linalg",
+    "scipy.interpolate",
 )
 
 Stopped = Callable[[], bool]
@@ -154,6 +156,7 @@ def prepare() -> None:
 def _send(to: Connection, function: Callable[..., Iterator[Any]], arguments: tuple[Any, ...]) -> None:
     """Send what a generator function yields; its own process runs this."""
     workers.attend()
+    os.nice(NICENESS)
     with suppress(BrokenPipeError):  # nobody wants it any more
         try:
             for value in function(*arguments):

@@ -1,8 +1,9 @@
 """What ``fedsarsa explore`` opens: a configuration, an example, a folder of results, or an address."""
 
+import gc
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from fedsarsa.experiments import config as configs
@@ -15,7 +16,7 @@ EXAMPLES = Path("examples")
 
 
 def explore(what: str | None, port: int, say: Callable[[str], None]) -> None:
-    """Serve the page for what was asked for, until Ctrl-C.
+    """Serve the page for what was asked for, until Ctrl-C; what is imported by then is never garbage.
 
     Raises
     ------
@@ -24,12 +25,21 @@ def explore(what: str | None, port: int, say: Callable[[str], None]) -> None:
     ImportError
         The extra ``explore`` is not installed.
     """
-    base, view, query, results = asked(what)
+    try:
+        base, view, query, results = asked(what)
+        server = _server()
+    finally:
+        gc.freeze()
+        gc.enable()
+    server.serve(base, view, query, port, results, say)
+
+
+def _server() -> Any:
     try:
         from fedsarsa.explore import server
     except ModuleNotFoundError as error:
         raise ImportError(f"{error.name} is not installed; pip install 'fedsarsa[explore]'") from None
-    server.serve(base, view, query, port, results, say)
+    return server
 
 
 def asked(what: str | None) -> tuple[Base, str, str, "AnyResults | None"]:

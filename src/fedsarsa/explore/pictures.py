@@ -14,6 +14,7 @@ from fedsarsa.explore.page import BLUE, GREEN, GREY, ORANGE, RED, SKY
 from fedsarsa.explore.theory_answers import Gains, Points, Predicted, plane
 
 HEIGHT = 300
+TO_AGENT = "to agent 0's fixed point"  # labels have the room of an axis in a narrow window
 
 
 def blank(title: str, x: str, y: str, height: int = HEIGHT, **options: Any) -> Any:
@@ -75,15 +76,19 @@ def limit(drawn: Any, heights: Floats) -> None:
     drawn.left[0].ticker.ticks = [tick for tick in ticks if low <= tick <= high]
 
 
+def empty(source: ColumnDataSource) -> None:
+    """Take all numbers away; where there are none, browsers need not draw anew."""
+    if any(len(column) for column in source.data.values()):
+        source.data = {name: [] for name in source.data}
+
+
 class ErrorPicture:
     """The error's mean over runs with its band, and the predicted curve."""
 
     def __init__(self) -> None:
         self.measured = ColumnDataSource({"t": [], "error": [], "low": [], "high": []})
         self.predicted = ColumnDataSource({"t": [], "error": []})
-        self.figure = blank_log(
-            "Error of the central parameter", "steps per agent", "squared distance to agent 0's fixed point"
-        )
+        self.figure = blank_log("Error of the central parameter", "steps per agent", TO_AGENT)
         self.figure.varea("t", "low", "high", source=self.measured, color=BLUE, alpha=0.25)
         line = self.figure.line(
             "t", "error", source=self.measured, color=BLUE, width=2, legend_label="trained, with 95% band"
@@ -100,15 +105,17 @@ class ErrorPicture:
         curves = trained.curves
         columns = {name: curves[name].values for name in ("error", "low", "high")}
         self.figure.tags = [trained.parameters.sizes["run"]]  # how many runs are drawn
-        whose = "agent 0's fixed point" if isinstance(trained.algo, FedSARSA) else "what the method aims at"
-        self.figure.left[0].axis_label = f"squared distance to {whose}"
+        ours = isinstance(trained.algo, FedSARSA)
+        self.figure.left[0].axis_label = TO_AGENT if ours else "to what the method aims at"
         self.measured.data = {"t": curves["t"].values, **columns}
         self._limit()
 
     def predict(self, predicted: Predicted | None) -> None:
         """Draw what was predicted, or nothing."""
-        times, errors = ([], []) if predicted is None else (predicted.mse["t"].values, predicted.mse.values)
-        self.predicted.data = {"t": times, "error": errors}
+        if predicted is None:
+            empty(self.predicted)
+        else:
+            self.predicted.data = {"t": predicted.mse["t"].values, "error": predicted.mse.values}
         self._limit()
 
     def _limit(self) -> None:
@@ -202,7 +209,7 @@ class PointsPicture:
         """Draw the points and the final parameters (run, d), or nothing."""
         if points is None:
             for source in self.sources.values():
-                source.data = {"x": [], "y": [], "name": []}
+                empty(source)
             return
         flat, runs = plane(points, finals)
         places = {
@@ -223,7 +230,7 @@ class GainsPicture:
         self.figure = blank(
             "Who gains by federating",
             "agent",
-            "error to the agent's own fixed point",
+            "error to its own fixed point",
             y_range=Range1d(start=0, end=1),
         )
         self.sources, self.predicted = {}, {}
@@ -255,9 +262,10 @@ class GainsPicture:
         """Draw what was measured, or nothing."""
         for name, bars in (("alone", alone), ("together", together)):
             source, place = self.sources[name]
-            agents = np.arange(0 if bars is None else len(bars.mean)) + place
-            columns = {key: [] for key in Bars._fields} if bars is None else bars._asdict()
-            source.data = {"agent": agents, **columns}
+            if bars is None:
+                empty(source)
+            else:
+                source.data = {"agent": np.arange(len(bars.mean)) + place, **bars._asdict()}
         if alone is not None and together is not None:
             tallest = np.maximum(alone.mean, together.mean).max()
             whiskers = np.maximum(alone.high, together.high).max()  # of two runs they may be very long
@@ -266,8 +274,11 @@ class GainsPicture:
     def predict(self, gains: Gains | None) -> None:
         """Mark what was predicted, or nothing."""
         for name, (marks, place) in self.predicted.items():
-            errors = np.zeros(0) if gains is None else getattr(gains, name)
-            marks.data = {"agent": np.arange(len(errors)) + place, "error": errors}
+            if gains is None:
+                empty(marks)
+            else:
+                errors = getattr(gains, name)
+                marks.data = {"agent": np.arange(len(errors)) + place, "error": errors}
 
 
 class ReturnsPicture:
@@ -302,7 +313,7 @@ class ReturnsPicture:
     def show(self, returns: Any) -> None:
         """Draw a dataset of returns over ``agent``, or nothing."""
         if returns is None:
-            self.source.data = {name: [] for name in self.source.data}
+            empty(self.source)
             return
         agents = returns["agent"].values
         columns = {name: returns[name].values for name in ("together", "alone", "optimal")}

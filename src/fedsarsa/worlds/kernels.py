@@ -92,9 +92,10 @@ class ShiftKernel:
 
     def under(self, policy: Floats) -> Floats:
         """State transition matrix (S, S) when actions follow ``policy`` (S, A)."""
-        result = np.zeros_like(self.P0)
+        result, twice = np.zeros_like(self.P0), np.hstack([self.P0, self.P0])
         for action in range(self.actions):
-            result += policy[:, action, None] * self.matrix(action)
+            first = -action % self.states  # ``matrix(action)`` is a window on ``twice``
+            result += policy[:, action, None] * twice[:, first : first + self.states]
         return result
 
     def expect(self, values: Floats) -> Floats:
