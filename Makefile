@@ -10,7 +10,7 @@ INSTALLED := .venv/.installed
 # with processes of their own mostly wait: four workers keep two cores busy.
 PYTEST := $(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder
 
-.PHONY: reproduce test check before-tests lint types kernels/finite kernels/options kernels/control soak bench docs clean
+.PHONY: reproduce test check before-tests lint types kernels/finite kernels/general soak bench docs clean
 
 reproduce: $(INSTALLED)
 	$(BIN)/fedsarsa reproduce --out results/published
@@ -23,7 +23,7 @@ check: before-tests
 
 # Tests find every kernel compiled, instead of compiling the same one in many processes at a time.
 before-tests: $(INSTALLED)
-	$(MAKE) --no-print-directory -j 2 kernels/control kernels/options kernels/finite lint types
+	$(MAKE) --no-print-directory -j 2 kernels/general kernels/finite types lint
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .
@@ -32,7 +32,7 @@ lint: $(INSTALLED)
 types: $(INSTALLED)
 	$(BIN)/mypy
 
-kernels/finite kernels/options kernels/control: $(INSTALLED)
+kernels/finite kernels/general: $(INSTALLED)
 	$(BIN)/python -m tests.kernels $(@F)
 
 # Five minutes in which parts of a deployment are killed, frozen or cut off.
