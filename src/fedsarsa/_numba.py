@@ -290,6 +290,25 @@ def dispatch(pieces: Sequence[F]) -> Callable[..., Any]:
     return _Dispatch(chosen, pieces)
 
 
+def sized(make: Callable[[int], F], sizes: Sequence[int]) -> Callable[..., Any]:
+    """A piece whose first argument is the length of its loops: one of ``make(length)``, or ``make(0)``.
+
+    LLVM writes loops of a length that it knows without counting, and finds vectors in the loops around them.
+    """
+    if not sizes:
+        anything = make(0)
+        return piece(lambda _, *arguments: anything(*arguments))
+    first, own, others = sizes[0], make(sizes[0]), sized(make, sizes[1:])
+
+    @piece
+    def chosen(length: int, *arguments: Any) -> Any:
+        if length == first:
+            return own(*arguments)
+        return others(length, *arguments)
+
+    return chosen
+
+
 def kernel(function: F) -> F:
     """Compile a function that Python calls: cached on disk, and other threads run beside it."""
     import numba

@@ -122,11 +122,14 @@ def kernels(shape: Shape) -> Kernels:
             remaining = span.steps - 1 - step + span.left
             rest = remaining * (training.offset + t + step + 0.5 * (remaining + 1))
             moment = Moment(lane, who, training.seed, U64(run), stream, U64(t + step))
+            one, two = local_step.words(moment, moment.t)
             finite = general_rounds.one_step(
                 worlds,
                 model,
                 learners,
                 moment,
+                one,
+                two,
                 (t + step) * worlds.bins // worlds.steps,
                 step_sizes[training.schedule[who], column + step],
                 rest,

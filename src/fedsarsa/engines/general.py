@@ -7,7 +7,7 @@ import numpy as np
 
 from fedsarsa._checks import Floats
 from fedsarsa.engines import compiled_server, general_rounds
-from fedsarsa.engines.arrays import RoundSettings, RunView, Span
+from fedsarsa.engines.arrays import AHEAD, BLOCK, RoundSettings, RunView, Span
 from fedsarsa.engines.compiled import (
     ALL,
     CompiledEngine,
@@ -141,7 +141,14 @@ class GeneralEngine(CompiledEngine):
         return self.worlds, self.model, self.settings
 
     def _workspace(self, runs: int) -> RoundWorkspace:
-        return RoundWorkspace(step_workspace(self.model), np.full(runs, RUNNING, np.int64))
+        return RoundWorkspace(
+            step=step_workspace(self.model),
+            runs=np.empty(BLOCK, np.uint64),
+            streams=np.empty(BLOCK, np.uint64),
+            firsts=np.empty(AHEAD * BLOCK, np.uint64),
+            seconds=np.empty(AHEAD * BLOCK, np.uint64),
+            failed_at=np.full(runs, RUNNING, np.int64),
+        )
 
     def _learners(self, state: State, runs: slice) -> Learners:
         assert state.episodes is not None

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fedsarsa._checks import Floats
 from fedsarsa._numba import I64, U64, kernel, piece
 from fedsarsa.engines import compiled_server
-from fedsarsa.engines.arrays import Options, RoundSettings, RunView, Span
+from fedsarsa.engines.arrays import AHEAD, BLOCK, Options, RoundSettings, RunView, Span
 from fedsarsa.federation.state import RUNNING
 from fedsarsa.learning import finite_step, local_step, random
 from fedsarsa.learning.continuous_features import Integers
@@ -53,9 +53,17 @@ class Learners(NamedTuple):
 
 
 class RoundWorkspace(NamedTuple):
-    """Working space of one thread, and the failures it sees (runs,)."""
+    """Working space of one thread, and the failures it sees (runs,).
+
+    Lanes of a block have random streams of ``runs`` and ``streams`` (BLOCK,). ``firsts`` and ``seconds``
+    (AHEAD BLOCK,) are their two words of every step.
+    """
 
     step: StepWorkspace
+    runs: NDArray[np.uint64]
+    streams: NDArray[np.uint64]
+    firsts: NDArray[np.uint64]
+    seconds: NDArray[np.uint64]
     failed_at: Integers
 
 
@@ -139,30 +147,118 @@ def local_steps(
 ) -> None:
     """The local steps of a span's k-th round for lanes ``low`` to ``high``."""
     agents = len(settings.weights)
-    column = k * span.steps
-    t = span.t + column
     if k > 0 and settings.common:  # later rounds begin with the central parameters
         for lane in range(low, high):
             average, own = view.central[lane // agents], learners.theta[lane]
             for j in range(len(own)):
                 own[j] = average[j]
-    for step in range(span.steps):
-        # What theta-tilde gives to the steps of this round after this one: a + t each.
-        remaining = span.steps - 1 - step + span.left
-        time_bin = (t + step) * worlds.bins // worlds.steps
-        rest = remaining * (settings.offset + t + step + 0.5 * (remaining + 1))
-        run, agent = low // agents, low % agents - 1
-        for lane in range(low, high):
-            agent += 1
-            if agent == agents:
-                run, agent = run + 1, 0
-            if view.failed_at[run] != RUNNING or not view.takes_part[lane]:
-                continue
-            size = step_sizes[settings.schedule[agent], column + step]
-            stream = U64(0) if model.shared else view.first_agent + U64(agent)
-            moment = Moment(lane, agent, settings.seed, view.first_run + U64(run), stream, U64(t + step))
-            if not one_step(worlds, model, learners, moment, time_bin, size, rest, workspace.step):
-                compiled_server.fail(run, t + step, workspace.failed_at)
+    for first in range(low, high, BLOCK):
+        last = min(first + BLOCK, high)
+        for lane in range(first, last):
+            run, agent = lane // agents, lane % agents
+            workspace.runs[lane - first] = view.first_run + U64(run)
+            workspace.streams[lane - first] = U64(0) if model.shared else view.first_agent + U64(agent)
+        for ahead in range(0, span.steps, AHEAD):
+            steps = min(AHEAD, span.steps - ahead)
+            t = span.t + k * span.steps + ahead
+            draw(
+                settings.seed,
+                workspace.runs,
+                workspace.streams,
+                U64(last - first),
+                U64(t),
+                U64(steps),
+                workspace.firsts,
+                workspace.seconds,
+            )
+            for step in range(steps):
+                take_step(
+                    worlds,
+                    model,
+                    settings,
+                    view,
+                    learners,
+                    first,
+                    last,
+                    step_sizes,
+                    span,
+                    k,
+                    ahead + step,
+                    step * (last - first),
+                    workspace,
+                )
+
+
+@piece
+def take_step(
+    worlds: Worlds,
+    model: Model,
+    settings: RoundSettings,
+    view: RunView,
+    learners: Learners,
+    first: int,
+    last: int,
+    step_sizes: Floats,
+    span: Span,
+    k: int,
+    step: int,
+    at: int,
+    workspace: RoundWorkspace,
+) -> None:
+    """A round's step of lanes ``first`` to ``last``, whose random words are those from ``at`` on."""
+    agents, column = len(settings.weights), k * span.steps + step
+    t = span.t + column
+    # What theta-tilde gives to the steps of this round after this one: a + t each.
+    remaining = span.steps - 1 - step + span.left
+    time_bin = t * worlds.bins // worlds.steps
+    rest = remaining * (settings.offset + t + 0.5 * (remaining + 1))
+    run, agent = first // agents, first % agents - 1
+    for lane in range(first, last):
+        agent += 1
+        if agent == agents:
+            run, agent = run + 1, 0
+        if view.failed_at[run] != RUNNING or not view.takes_part[lane]:
+            continue
+        i = lane - first
+        stream, word = workspace.streams[i], at + i
+        moment = Moment(lane, agent, settings.seed, workspace.runs[i], stream, U64(t))
+        if not one_step(
+            worlds,
+            model,
+            learners,
+            moment,
+            workspace.firsts[word],
+            workspace.seconds[word],
+            time_bin,
+            step_sizes[settings.schedule[agent], column],
+            rest,
+            workspace.step,
+        ):
+            compiled_server.fail(run, t, workspace.failed_at)
+
+
+@kernel
+def draw(
+    seed: int,
+    runs: NDArray[np.uint64],
+    streams: NDArray[np.uint64],
+    count: int,
+    t: int,
+    steps: int,
+    firsts: NDArray[np.uint64],
+    seconds: NDArray[np.uint64],
+) -> None:
+    """The random words of ``count`` lanes for ``steps`` steps from ``t`` on, step by step."""
+    if count < steps:  # the longer loop is the inner one
+        for i in range(count):
+            for k in range(steps):
+                at = k * count + i
+                firsts[at], seconds[at] = random.words(seed, runs[i], streams[i], t + k)
+        return
+    for k in range(steps):
+        for i in range(count):
+            at = k * count + i
+            firsts[at], seconds[at] = random.words(seed, runs[i], streams[i], t + k)
 
 
 @piece
@@ -171,18 +267,19 @@ def one_step(
     model: Model,
     learners: Learners,
     moment: Moment,
+    one: int,
+    two: int,
     time_bin: int,
     step_size: float,
     rest: float,
     workspace: StepWorkspace,
 ) -> bool:
-    """One step of one lane; whether its parameters stay finite."""
-    agent_state, lane = learners.agent_state, moment.lane
+    """One step of one lane by two random words; whether its parameters stay finite."""
+    lane, who, agent_state = moment.lane, moment.who, learners.agent_state
     theta, progress = learners.theta[lane], learners.progress[lane]
-    one, two = local_step.words(moment, moment.t)
     if model.redraws:
         local_step.redraw(model, agent_state, theta, moment, workspace)
-    reward, terminated = move(worlds, learners, lane, moment.who, one)
+    reward, terminated = move(worlds, learners, lane, who, one)
     local_step.note_reward(agent_state, lane, time_bin, reward)
     finite = local_step.go_on(
         model,
@@ -197,7 +294,7 @@ def one_step(
         two,
         workspace,
     )
-    if terminated or agent_state.elapsed[lane] >= worlds.limits[moment.who]:
+    if terminated or agent_state.elapsed[lane] >= worlds.limits[who]:
         local_step.end_episode(agent_state, lane, time_bin)
         first_state(worlds, learners, moment)
         local_step.begin(model, agent_state, theta, moment, workspace)

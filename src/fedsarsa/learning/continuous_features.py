@@ -25,6 +25,7 @@ from fedsarsa._checks import Floats
 Integers = NDArray[np.int64]
 Bounds = tuple[Sequence[float] | float, Sequence[float] | float]  # one number is for all observations
 
+INPUTS = (2, 3, 4, 6)  # numbers of inputs for which kernels are compiled apart: those of the control worlds
 MOST_PARAMETERS = 50_000_000  # 400 MB per agent: beyond, something was chosen by mistake
 
 

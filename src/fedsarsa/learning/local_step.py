@@ -5,11 +5,12 @@ The reference engine says the same in plain Python and is the specification. An 
 """
 
 import math
+from typing import Any
 
 from fedsarsa._checks import Floats
-from fedsarsa._numba import I64, U64, piece
+from fedsarsa._numba import I64, U64, piece, sized
 from fedsarsa.learning import bases, choice, random
-from fedsarsa.learning.continuous_features import Integers
+from fedsarsa.learning.continuous_features import INPUTS, Integers
 from fedsarsa.learning.step_arrays import AgentState, Model, Moment, StepWorkspace
 from fedsarsa.learning.targets import LEAVES, TARGETS
 
@@ -23,19 +24,33 @@ def words(moment: Moment, counter: int) -> tuple[int, int]:
     return random.words(moment.seed, moment.run, moment.agent, counter)
 
 
+def _scaling(count: int) -> Any:
+    """A piece that scales ``count`` inputs."""
+
+    @piece
+    def scale(model: Model, inputs: Floats, unit: Floats) -> bool:
+        inside = True
+        for i in range(count or model.inputs):
+            x = inputs[i]
+            if model.raw:
+                unit[i] = x
+                continue
+            within = model.low[i] <= x <= model.high[i]  # not so for what is not a number
+            scaled = min((x - model.low[i]) * model.scale[i], 1.0)
+            unit[i] = scaled if within else (1.0 if x > model.high[i] else 0.0)
+            inside &= within
+        return inside
+
+    return scale
+
+
+_scale = sized(_scaling, INPUTS)
+
+
 @piece
 def encode(model: Model, inputs: Floats, unit: Floats, index: Integers, value: Floats) -> bool:
     """The active basis functions at ``inputs``; whether any input was outside and clipped."""
-    inside = True
-    for i in range(model.inputs):
-        x = inputs[i]
-        if model.raw:
-            unit[i] = x
-            continue
-        within = model.low[i] <= x <= model.high[i]  # not so for what is not a number
-        scaled = min((x - model.low[i]) * model.scale[i], 1.0)
-        unit[i] = scaled if within else (1.0 if x > model.high[i] else 0.0)
-        inside &= within
+    inside = _scale(model.inputs, model, inputs, unit)
     bases.encode(model.kind, model.basis, unit, index, value)
     return not inside
 
@@ -46,24 +61,37 @@ def look(model: Model, theta: Floats, seen: Floats, workspace: StepWorkspace) ->
     if model.finite:
         look_up(model, theta, I64(seen[0]), workspace)
         return False
-    actions, active = len(workspace.numbers), model.basis.active
-    outside = False
+    actions, outside = len(workspace.numbers), False
     for row in range(actions if model.joint else 1):
         if model.joint:
             seen[model.inputs - 1] = workspace.numbers[row]
         outside |= encode(model, seen, workspace.unit, workspace.places[row], workspace.value[row])
     for c in range(actions):
-        workspace.q[c] = 0.0
-    if model.joint:
-        for c in range(actions):
-            for k in range(active):
-                workspace.q[c] += workspace.value[c, k] * theta[workspace.places[c, k]]
-        return outside
-    for k in range(active):
-        at, value = workspace.places[0, k] * actions, workspace.value[0, k]
-        for c in range(actions):
-            workspace.q[c] += value * theta[at + c]
+        row, shift = (c, 0) if model.joint else (0, c)
+        workspace.q[c] = summed(theta, workspace.places[row], workspace.value[row], model.stack, shift)
     return outside
+
+
+def _sum_of(count: int) -> Any:
+    """A piece that adds up ``count`` parameters."""
+
+    @piece
+    def summed(theta: Floats, places: Integers, value: Floats, stack: int, shift: int) -> float:
+        total = 0.0
+        for k in range(count or len(value)):
+            total += value[k] * theta[U64(places[k] * stack + shift)]
+        return total
+
+    return summed
+
+
+_summed = sized(_sum_of, (8,))
+
+
+@piece
+def summed(theta: Floats, places: Integers, value: Floats, stack: int, shift: int) -> float:
+    """The sum of the parameters at ``places`` times ``stack`` plus ``shift``, each times its value."""
+    return _summed(len(value), theta, places, value, stack, shift)
 
 
 @piece
@@ -226,9 +254,7 @@ def learn(
     Where steps leave their directions for the server, those are added up, and ``theta`` stays.
     """
     places, value, left = agent_state.places[lane], agent_state.value[lane], agent_state.left[lane]
-    here = 0.0
-    for k in range(model.basis.active):
-        here += value[k] * theta[places[k]]
+    here = summed(theta, places, value, 1, 0)
     moving, size = theta, step_size
     if model.leaves == DIRECTION:
         moving, size, rest = left, 1.0, 0.0

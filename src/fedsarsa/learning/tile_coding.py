@@ -3,14 +3,15 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from fedsarsa import _checks
 from fedsarsa._checks import Floats
-from fedsarsa._numba import U64, floor, piece
+from fedsarsa._numba import U64, floor, piece, sized, vectorised
 from fedsarsa.learning.continuous_features import (
+    INPUTS,
     Basis,
     Bounds,
     Coefficients,
@@ -137,16 +138,26 @@ class Tiles(Basis):
                 index[k] = k * c.each + np.int64(((U64(index[k]) >> _HALF) * U64(c.slots)) >> _HALF)
                 value[k] = c.weight
             return
-        for k in range(c.active):
-            value[k] = 0.0
+        _encode(len(c.bins), c, unit, index, value)
+
+
+def _over_inputs(count: int) -> Any:
+    """A piece for ``count`` inputs without hashing."""
+
+    @vectorised
+    def encode(c: Coefficients, unit: Floats, index: Integers, value: Floats) -> None:
         # Tile numbers as floats, which hold them exactly: over all grids at once, with vector instructions.
-        for i in range(len(c.bins)):
-            place, stride = unit[i] * c.bins[i], np.float64(c.strides[i, 0])
-            for k in range(c.active):
-                value[k] += floor(place + c.offsets[i, k]) * stride
         for k in range(c.active):
-            index[k] = k * c.each + np.int64(value[k])
+            number = 0.0
+            for i in range(count or len(c.bins)):
+                number += floor(unit[i] * c.bins[i] + c.offsets[i, k]) * np.float64(c.strides[i, 0])
+            index[k] = k * c.each + np.int64(number)
             value[k] = c.weight
+
+    return encode
+
+
+_encode = sized(_over_inputs, INPUTS)
 
 
 @dataclass(frozen=True)
