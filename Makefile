@@ -10,13 +10,17 @@ INSTALLED := .venv/.installed
 # with processes of their own mostly wait: four workers keep two cores busy.
 PYTEST := $(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder
 
-.PHONY: reproduce test check before-tests lint types kernels/finite kernels/general soak bench docs clean
+.PHONY: reproduce test test-gpu check before-tests lint types kernels/finite kernels/general soak bench docs clean
 
 reproduce: $(INSTALLED)
 	$(BIN)/fedsarsa reproduce --out results/published
 
 test: before-tests
 	$(PYTEST)
+
+# The cuda engine on a real GPU; where there is none, make test runs it in a simulator.
+test-gpu: $(INSTALLED)
+	$(BIN)/pytest -n 4 tests/engines/cuda_suite.py
 
 check: before-tests
 	$(PYTEST) -n 3 -m "not slow and not processes"

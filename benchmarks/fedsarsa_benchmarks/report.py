@@ -5,7 +5,17 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.table import Table
 
-from fedsarsa_benchmarks import control, deploy, foundation, methods, page, predictions, reproduction, theory
+from fedsarsa_benchmarks import (
+    control,
+    deploy,
+    foundation,
+    gpu,
+    methods,
+    page,
+    predictions,
+    reproduction,
+    theory,
+)
 
 PARTS = {
     "foundation": foundation,
@@ -16,6 +26,7 @@ PARTS = {
     "reproduction": reproduction,
     "deploy": deploy,
     "page": page,
+    "gpu": gpu,
 }
 
 

@@ -344,8 +344,8 @@ def bench(
     part: Annotated[
         list[str] | None,
         typer.Option(
-            help="foundation, methods, theory, predictions, control, reproduction, deploy, page; all unless "
-            "given."
+            help="foundation, methods, theory, predictions, control, reproduction, deploy, page, gpu; all "
+            "unless given."
         ),
     ] = None,
 ) -> None:
