@@ -170,6 +170,18 @@ def test_what_the_engine_refuses():
     assert cuda_device.missing() is None
 
 
+def test_a_gpu_whose_memory_is_full(monkeypatch):
+    def full(*_):
+        raise RuntimeError("CUDA_ERROR_OUT_OF_MEMORY: no")
+
+    monkeypatch.setattr(cuda_batch.Batch, "train", full)
+    monkeypatch.setattr(cuda_device, "free_memory", lambda: (2**30, 2**31))
+    with pytest.raises(
+        ValueError, match=r"runs must fit into the GPU's memory, got 2: .* 1 of 2 GiB are free"
+    ):
+        fs.FedSARSA(fs.OneHot()).train(group_of(), 10, runs=2, engine="cuda")
+
+
 @pytest.mark.skipif(SIMULATED, reason="needs a GPU")
 def test_the_published_setting_in_full():
     group = fs.paper.fleet(agents=20, eps_p=0.5, eps_r=0.5, seed=0)

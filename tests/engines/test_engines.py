@@ -35,8 +35,8 @@ def test_automatic_choice():
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("gym", r"engine 'gym' does not train a Fleet, got .*; use cpu or ray or reference"),
-        ("cqu", "engine must be one of auto, cpu, gym, ray, reference.*cpu"),
+        ("gym", r"engine 'gym' does not train a Fleet, got .*; use cpu or cuda or ray or reference"),
+        ("cqu", "engine must be one of auto, cpu, cuda, gym, ray, reference.*cpu"),
     ],
 )
 def test_engines_that_do_not_fit(name, words):

@@ -6,7 +6,7 @@ import numpy as np
 
 from fedsarsa._checks import Floats
 from fedsarsa._numba import U64
-from fedsarsa.engines import DOUBLE, cuda_general
+from fedsarsa.engines import DOUBLE, cuda_device, cuda_general
 from fedsarsa.engines.arrays import Span
 from fedsarsa.engines.compiled import ALL, SpanEngine, lanes_of, model_of, rows_of, step_sizes_of
 from fedsarsa.engines.cuda_batch import (
@@ -28,7 +28,7 @@ from fedsarsa.federation.participation import Present, taking_part
 from fedsarsa.federation.problem import Problem
 from fedsarsa.federation.rounds import drift_of, end_round
 from fedsarsa.federation.servers import Mean
-from fedsarsa.federation.state import RUNNING, Episodes, State, first_episodes
+from fedsarsa.federation.state import RUNNING, Episodes, State, Synchronisations, first_episodes
 from fedsarsa.learning.choice import renumbered
 from fedsarsa.learning.features import Aggregation
 from fedsarsa.learning.policies import Policy
@@ -47,6 +47,22 @@ class CudaEngine(SpanEngine):
         """Steps to take at first, before it is known how long they take."""
         few = FIRST_SPAN // (self.problem.agents * self.problem.runs)
         return max(1, few, self.problem.sync_every or 1)
+
+    def take_steps(self, state: State, steps: int) -> Synchronisations:
+        """Train every run for ``steps`` more steps, in place."""
+        try:
+            return super().take_steps(state, steps)
+        except Exception as error:  # what drivers raise has no class in common
+            if "OUT_OF_MEMORY" not in str(error):
+                raise
+            free, total = cuda_device.free_memory()
+            each = 8 * self.problem.agents * self.problem.features.dim
+            runs = self.problem.runs
+            raise ValueError(
+                f"runs must fit into the GPU's memory, got {runs}: their parameters alone take "
+                f"{runs * each / 2**30:.3g} GiB, and {free / 2**30:.3g} of {total / 2**30:.3g} GiB are free; "
+                f"train fewer than {max(1, free // each)} runs at a time"
+            ) from error
 
 
 class FiniteEngine(CudaEngine):

@@ -47,6 +47,14 @@ def missing() -> str | None:
     return None if found else "there is no NVIDIA GPU here"
 
 
+def free_memory() -> tuple[int, int]:
+    """Bytes of the GPU's memory that are free, and all of them."""
+    from numba import cuda
+
+    memory = cuda.current_context().get_memory_info()
+    return memory.free, memory.total
+
+
 @functools.cache
 def limits() -> Limits:
     """Those of the present device."""
