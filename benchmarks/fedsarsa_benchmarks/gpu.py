@@ -39,10 +39,11 @@ def kernel_times() -> Iterator[list[float]]:
     from fedsarsa.engines.cuda_device import DeviceKernel
 
     device: Any = cuda
+    kind: Any = DeviceKernel
     times: list[float] = []
-    launch = DeviceKernel.launch
+    launch = kind.launch
 
-    def timed(self: DeviceKernel, *arguments: Any) -> None:
+    def timed(self: Any, *arguments: Any) -> None:
         begun, ended = device.event(), device.event()
         begun.record()
         launch(self, *arguments)
@@ -50,11 +51,11 @@ def kernel_times() -> Iterator[list[float]]:
         ended.synchronize()
         times.append(device.event_elapsed_time(begun, ended) / 1e3)
 
-    DeviceKernel.launch = timed  # type: ignore[method-assign]
+    kind.launch = timed
     try:
         yield times
     finally:
-        DeviceKernel.launch = launch  # type: ignore[method-assign]
+        kind.launch = launch
 
 
 def sweep(precision: str, steps: int) -> tuple[float, float, int]:

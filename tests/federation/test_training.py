@@ -166,7 +166,7 @@ def test_engines_agree_on_what_diverged():
         ({"runs": 0}, "runs must be an integer of at least 1, got 0"),
         ({"seed": -1}, "seed must be an integer of at least 0, got -1"),
         ({"seed": 2**64}, r"seed must be below 2\*\*64"),
-        ({"engine": "gpuu"}, "engine must be one of auto, cpu, gym, ray, reference, got 'gpuu'"),
+        ({"engine": "gpuu"}, "engine must be one of auto, cpu, cuda, gym, ray, reference, got 'gpuu'"),
         ({"engine": "referense"}, "did you mean 'reference'"),
         ({"threads": 0}, "threads must be an integer of at least 1, got 0"),
         ({"record_every": 0}, "record_every must be an integer of at least 1, got 0"),

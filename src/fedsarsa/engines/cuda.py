@@ -9,6 +9,7 @@ from fedsarsa._numba import U64
 from fedsarsa.engines import DOUBLE, cuda_device, cuda_general
 from fedsarsa.engines.arrays import Span
 from fedsarsa.engines.compiled import ALL, SpanEngine, lanes_of, model_of, rows_of, step_sizes_of
+from fedsarsa.engines.cuda_arrays import Federations, Records
 from fedsarsa.engines.cuda_batch import (
     Batch,
     add_progress,
@@ -19,7 +20,6 @@ from fedsarsa.engines.cuda_batch import (
     unsigned_failures,
 )
 from fedsarsa.engines.cuda_device import device_array, grid, to_device, to_host
-from fedsarsa.engines.cuda_finite import Federations, Records
 from fedsarsa.engines.cuda_general import Shape, Training
 from fedsarsa.engines.cuda_server import settle_kernel, settling
 from fedsarsa.engines.general import worlds_of

@@ -14,8 +14,8 @@ from fedsarsa._numba import U64
 from fedsarsa.engines import DOUBLE, SINGLE, cuda_finite
 from fedsarsa.engines.arrays import Span
 from fedsarsa.engines.compiled import step_sizes_of
+from fedsarsa.engines.cuda_arrays import RUNS, Agents, Cells, Federations, Lanes, Records, Shape
 from fedsarsa.engines.cuda_device import device_array, grid, limits, rounded, to_device, to_host
-from fedsarsa.engines.cuda_finite import RUNS, Agents, Cells, Federations, Lanes, Records, Shape
 from fedsarsa.engines.cuda_layout import fits, split_blocks, threads_for, whole_blocks
 from fedsarsa.engines.cuda_server import settle_kernel, settling
 from fedsarsa.federation.problem import Problem

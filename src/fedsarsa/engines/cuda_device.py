@@ -42,7 +42,7 @@ def missing() -> str | None:
     try:
         found = len(cuda.gpus)
     except Exception as error:  # what drivers raise has no class in common
-        first = " ".join(str(error).split()) or type(error).__name__
+        first = " ".join(str(error).split()).strip(" :") or type(error).__name__
         return f"the NVIDIA driver does not answer: {first}"
     return None if found else "there is no NVIDIA GPU here"
 

@@ -18,242 +18,42 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numba import cuda, types
-from numpy.typing import NDArray
 
 from fedsarsa._checks import Floats
 from fedsarsa._numba import U64, DeviceBuild, piece
 from fedsarsa.engines.arrays import Span
 from fedsarsa.engines.compiled_server import project
+from fedsarsa.engines.cuda_arrays import (
+    ONE,
+    RUNS,
+    Agents,
+    Blocks,
+    Cells,
+    Federations,
+    Held,
+    Lanes,
+    Records,
+    Shape,
+)
 from fedsarsa.engines.cuda_device import DeviceKernel
+from fedsarsa.engines.cuda_pieces import (
+    highest,
+    mass_of,
+    mean_of,
+    next_item,
+    real_of,
+    record_alone,
+    row_of,
+    spread_of,
+    weigh_column,
+)
 from fedsarsa.learning import choice, finite_step, random
 from fedsarsa.learning.choice import Choice
-from fedsarsa.learning.exponential import exponential
-from fedsarsa.learning.finite_tables import Tables, WorldTables
+from fedsarsa.learning.finite_tables import Tables
 from fedsarsa.worlds import alias
 
-RUNS = U64(2**64 - 1)  # in Federations.failed_at: parameters are finite so far
-ONE = U64(1)
 FAR = 64.0  # temperatures that the largest parameter may move before masses are weighed anew
 LOW = U64(0xFFFFFFFF)
-
-
-class Shape(NamedTuple):
-    """What kernels are compiled for: classes of actions, the policy, and which numbers are kept.
-
-    ``shifted`` worlds have rows that do not depend on the action. ``cached`` keeps softmax masses,
-    ``averaged`` what theta-tilde gathers; ``whole`` says whether blocks have whole federations, and
-    ``single`` whether numbers are float32.
-    """
-
-    width: int
-    policy: int
-    shifted: bool
-    dense: bool
-    cached: bool
-    averaged: bool
-    whole: bool
-    single: bool = False
-
-    @property
-    def rows(self) -> int:
-        """Numbers in shared memory per parameter and agent."""
-        return 1 + self.cached + self.averaged
-
-    @property
-    def registers(self) -> int:
-        """Of a thread: with more, fewer threads would run at a time than shared memory allows."""
-        return 96 if self.single else 128
-
-
-class Cells(NamedTuple):
-    """Problems that are trained side by side, (C,) each.
-
-    ``agents`` is how many a federation has, whose worlds, weights and schedules begin at ``first_agent`` in
-    `Agents`. ``stream`` is the number of the first one's random stream. ``parameter`` is the policy's number,
-    and ``inverse`` one over it; ``offset`` and ``radius`` are those of `RoundSettings`.
-    """
-
-    agents: NDArray[np.uint64]
-    first_agent: NDArray[np.uint64]
-    stream: NDArray[np.uint64]
-    seed: NDArray[np.uint64]
-    discount: Floats
-    parameter: Floats
-    inverse: Floats
-    offset: Floats
-    radius: Floats
-
-
-class Agents(NamedTuple):
-    """Agents of all cells, one after another: world, weight in the mean, and schedule of step sizes."""
-
-    world: NDArray[np.uint64]
-    weight: Floats
-    schedule: NDArray[np.uint64]
-
-
-class Federations(NamedTuple):
-    """Runs of all cells, (F,) each: cell, number of the run, and the place of the first agent's state.
-
-    ``central`` and ``weighted_sum`` are (F, d). ``failed_at`` is the step at which parameters stopped being
-    finite, or RUNS.
-    """
-
-    cell: NDArray[np.uint64]
-    run: NDArray[np.uint64]
-    first_lane: NDArray[np.uint64]
-    central: Floats
-    weighted_sum: Floats
-    failed_at: NDArray[np.uint64]
-
-
-class Blocks(NamedTuple):
-    """What blocks of threads have, (B,) each.
-
-    They are so many ``federations`` from ``first`` on, and of each ``agents`` agents from ``first_agent`` on.
-    """
-
-    first: NDArray[np.uint64]
-    federations: NDArray[np.uint64]
-    first_agent: NDArray[np.uint64]
-    agents: NDArray[np.uint64]
-
-
-class Lanes(NamedTuple):
-    """What agents hold, (L,), and their parameters (L, d); ``progress`` is empty without theta-tilde."""
-
-    states: NDArray[np.uint32]
-    actions: NDArray[np.uint32]
-    theta: Floats
-    progress: Floats
-
-
-class Records(NamedTuple):
-    """Central parameters (F, m, d) and drifts (F, m) after every round.
-
-    In blocks with parts of federations, sums over their agents: ``parts`` (B, 3, d) of parameters, of squared
-    distances from the round's start, and of progress.
-    """
-
-    central: Floats
-    drift: Floats
-    parts: Floats
-
-
-class Held(NamedTuple):
-    """Where the tables of an agent's world begin, and what its random numbers are a function of."""
-
-    kernel: int
-    action_size: int
-    turns: int
-    reward: int
-    seed: int
-    run: int
-    stream: int
-
-
-@piece
-def row_of(worlds: WorldTables, held: Held, s: int, a: int) -> int:
-    """Where the row of (s, a) begins in the alias table."""
-    return held.kernel + a * held.action_size + s * worlds.states
-
-
-@piece
-def mass_of(value: float, base: float, inverse: float) -> float:
-    """The softmax mass of an action of some value, relative to that of the value ``base``.
-
-    ``inverse`` is that of the temperature, as divisions take long on a GPU. So this may differ in the last
-    bits from what the cpu engine draws by.
-    """
-    return exponential((value - base) * inverse)
-
-
-@piece
-def weigh_column(shared: Floats, start: int, masses: int, dim: int, apart: int, inverse: float) -> float:
-    """Write the masses of all parameters of an agent; the largest parameter."""
-    base = highest(shared, start, dim, apart)
-    at, j = start, U64(0)
-    while j < dim:
-        shared[masses + at] = mass_of(shared[at], base, inverse)
-        at, j = at + apart, j + ONE
-    return base
-
-
-@piece
-def real_of(number: int) -> float:
-    """An unsigned integer as a float."""
-    return np.float64(np.int64(number))
-
-
-@piece
-def highest(theta: Floats, start: int, dim: int, apart: int) -> float:
-    """The largest of an agent's parameters."""
-    best = theta[start]
-    j = ONE
-    while j < dim:
-        start += apart
-        best = max(best, theta[start])
-        j += ONE
-    return best
-
-
-@piece
-def next_item(f: int, j: int, count: int, threads: int) -> tuple[int, int]:
-    """The federation and parameter ``threads`` further on, where neighbours are of one parameter."""
-    f, j = f + threads % count, j + threads // count
-    if f >= count:
-        f, j = f - count, j + ONE
-    return f, j
-
-
-@piece
-def record_alone(
-    shared: Floats,
-    thread: int,
-    apart: int,
-    dim: int,
-    federations: Federations,
-    federation: int,
-    span: Span,
-    k: int,
-    records: Records,
-) -> None:
-    """End the round of a federation of one agent, whose mean is its parameter."""
-    running, ends = federations.failed_at[federation] == RUNS, k + ONE == span.rounds
-    records.drift[federation, k] = 0.0 if running else math.nan
-    at, j = thread, U64(0)
-    while j < dim:
-        kept = shared[at] if running else math.nan
-        if ends:
-            federations.central[federation, j] = kept
-        records.central[federation, k, j] = kept
-        at, j = at + apart, j + ONE
-
-
-@piece
-def mean_of(theta: Floats, at: int, apart: int, weight: Floats, first: int, agents: int) -> float:
-    """The weighted mean of a parameter over a federation's agents, in their order."""
-    total = theta[at] * 0.0
-    i = U64(0)
-    while i < agents:
-        total += weight[first + i] * theta[at]
-        at += apart
-        i += ONE
-    return total
-
-
-@piece
-def spread_of(
-    theta: Floats, at: int, apart: int, weight: Floats, first: int, agents: int, mean: float
-) -> float:
-    """The weighted mean of squared distances from ``mean``."""
-    total = mean * 0.0
-    i = U64(0)
-    while i < agents:
-        total += weight[first + i] * (theta[at] - mean) ** 2
-        at += apart
-        i += ONE
-    return total
 
 
 class Kernels(NamedTuple):

@@ -18,8 +18,8 @@ from fedsarsa._checks import Floats
 from fedsarsa._numba import U64, DeviceBuild
 from fedsarsa.engines import general_rounds
 from fedsarsa.engines.arrays import Span
+from fedsarsa.engines.cuda_arrays import RUNS, Federations, Records
 from fedsarsa.engines.cuda_device import DeviceKernel
-from fedsarsa.engines.cuda_finite import RUNS, Federations, Records
 from fedsarsa.engines.general_rounds import Learners, Worlds
 from fedsarsa.learning import bases, choice, local_step, random
 from fedsarsa.learning.step_arrays import Model, Moment, StepWorkspace

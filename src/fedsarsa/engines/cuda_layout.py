@@ -5,8 +5,8 @@ import itertools
 import numpy as np
 from numpy.typing import NDArray
 
+from fedsarsa.engines.cuda_arrays import Blocks
 from fedsarsa.engines.cuda_device import Limits
-from fedsarsa.engines.cuda_finite import Blocks
 
 WARP = 32  # threads that run together
 RESERVED = 1024  # bytes of shared memory that each block costs besides its own

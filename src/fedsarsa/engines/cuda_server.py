@@ -10,8 +10,9 @@ from numba import cuda, types
 from fedsarsa._numba import U64
 from fedsarsa.engines.arrays import Span
 from fedsarsa.engines.compiled_server import project
+from fedsarsa.engines.cuda_arrays import ONE, RUNS, Cells, Federations, Records
 from fedsarsa.engines.cuda_device import DeviceKernel, grid
-from fedsarsa.engines.cuda_finite import ONE, RUNS, Cells, Federations, Records, real_of
+from fedsarsa.engines.cuda_pieces import real_of
 
 THREADS = 1024  # of a block that settles
 

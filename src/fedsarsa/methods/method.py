@@ -63,6 +63,7 @@ class Method(Protocol):
         record_every: int = 1,
         checkpoint: str | Path | None = None,
         callback: Callback | Sequence[Callback] | None = None,
+        precision: str = "float64",
     ) -> History:
         """Train, with the arguments of ``FedSARSA.train`` and a history as it makes them."""
 

@@ -115,6 +115,7 @@ class Planning:
         record_every: int = 1,
         checkpoint: str | Path | None = None,
         callback: Callback | Sequence[Callback] | None = None,
+        precision: str = "float64",
     ) -> History:
         """Plan ``runs`` times from random tables; arguments and result are those of ``FedSARSA.train``.
 
@@ -127,6 +128,8 @@ class Planning:
                 f"engine must be 'auto', as {self.name} plans with exact kernels and samples nothing, "
                 f"got {engine!r}"
             )
+        if precision != "float64":
+            raise ValueError(f"precision must be 'float64', as {self.name} plans in NumPy, got {precision!r}")
         if threads is not None:
             _checks.integer("threads", threads, least=1)
         record_every = _checks.integer("record_every", record_every, least=1)

@@ -63,13 +63,14 @@ class Setting:
         record_every: int = 1,
         checkpoint: str | Path | None = None,
         callback: Callback | Sequence[Callback] | None = None,
+        precision: str = "float64",
     ) -> History:
         """Train ``runs`` federations of a fleet; arguments and result are those of ``FedSARSA.train``."""
         problem, algo = self.problem(fleet, steps, runs, seed), self.algorithm()
         start = starting_point(problem, theta0, algo.initial_value)
         settings = algo.settings(problem.fleet) | self.settings() | {"warm_start": theta0 is not None}
         return train_problem(
-            problem, start, settings, engine, threads, progress, record_every, checkpoint, callback
+            problem, start, settings, engine, threads, progress, record_every, checkpoint, callback, precision
         )
 
     def settings(self) -> dict[str, Any]:
