@@ -1,11 +1,11 @@
 """FedSARSA: the settings of Algorithm ``alg``, and its training."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -20,6 +20,7 @@ from fedsarsa.federation.problem import MOST_STEPS, AnyFleet, Problem
 from fedsarsa.federation.progress import Progress
 from fedsarsa.federation.servers import Server
 from fedsarsa.federation.spaces import any_fleet, finite_features, spaces
+from fedsarsa.federation.state import State, Synchronisations
 from fedsarsa.learning import features as feature_maps
 from fedsarsa.learning import policies, step_sizes
 from fedsarsa.learning.actions import Candidates
@@ -31,6 +32,14 @@ from fedsarsa.learning.step_sizes import StepSize
 from fedsarsa.learning.targets import ACCUMULATING, SAMPLED, Step, behaviours
 from fedsarsa.worlds.finite import FiniteMDP
 from fedsarsa.worlds.fleet import Fleet
+
+
+class Prepared(NamedTuple):
+    """What decides a training, checked: a problem, where it starts, and the settings its history keeps."""
+
+    problem: Problem
+    start: Floats
+    settings: dict[str, Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,6 +230,21 @@ class FedSARSA:
         >>> history
         History(2 runs, 3 agents, 100 steps, 11 records, d = 25)
         """
+        prepared = self.prepare(fleet, steps, runs, seed, theta0)
+        object.__setattr__(self, "_trained", prepared.problem)  # whose worlds ``values`` and ``act`` are for
+        return train_prepared(
+            prepared, engine, threads, progress, record_every, checkpoint, callback, precision
+        )
+
+    def prepare(
+        self,
+        fleet: AnyFleet | Sequence[FiniteMDP],
+        steps: int = 20_000,
+        runs: int = 10,
+        seed: int = 0,
+        theta0: ArrayLike | None = None,
+    ) -> Prepared:
+        """Check the arguments of ``train`` that decide a training, and put them together."""
         fleet = any_fleet(fleet)
         problem = self.problem(fleet, steps, runs, seed)
         if self.sync_every is None and (self.participation < 1 or self.faults is not None):
@@ -229,13 +253,9 @@ class FedSARSA:
             )
         if problem.partial and getattr(fleet, "vector", False):
             raise ValueError("vector must be False where not all agents take part, got True: all of it steps")
-        object.__setattr__(self, "_trained", problem)  # whose worlds ``values`` and ``act`` are for
         published_setting.remark(problem)
         start = starting_point(problem, theta0, self.initial_value)
-        settings = self.settings(fleet) | {"warm_start": theta0 is not None}
-        return train_problem(
-            problem, start, settings, engine, threads, progress, record_every, checkpoint, callback, precision
-        )
+        return Prepared(problem, start, self.settings(fleet) | {"warm_start": theta0 is not None})
 
     def values(self, theta: ArrayLike, observation: Any, fleet: Any = None) -> Floats:
         """Q(x, .) of all actions at an observation, under a parameter.
@@ -437,10 +457,8 @@ def plain(algo: Any, sampled: bool = False) -> FedSARSA:
     return checked(algo)
 
 
-def train_problem(
-    problem: Problem,
-    start: Floats,
-    settings: dict[str, Any],
+def train_prepared(
+    prepared: Prepared,
     engine: str,
     threads: int | None,
     progress: Progress,
@@ -449,7 +467,8 @@ def train_problem(
     callback: Callback | Sequence[Callback] | None = None,
     precision: str = engines.DOUBLE,
 ) -> History:
-    """Train a problem from ``start``, as ``FedSARSA.train`` says; the history keeps ``settings``."""
+    """Train what was prepared, as ``FedSARSA.train`` says."""
+    problem, start, settings = prepared
     name = engines.automatic(problem) if engine == "auto" else engines.resolve(engine, problem.fleet)
     if engine == "auto" and name == "cuda":
         print("fedsarsa: training on the GPU (engine 'cuda')", file=sys.stderr)
@@ -462,6 +481,52 @@ def train_problem(
     path, callbacks = None if checkpoint is None else Path(checkpoint), events.checked(callback)
     with closing(engines.build(name, problem, threads, precision=precision)) as trainer:
         state, records, why = training.train(problem, trainer, start, record_every, progress, path, callbacks)
+    settings = settings | ({"stopped": state.reports} if state.reports else {})
+    settings |= {} if why is None else {"stopped_early": why, "steps_asked_for": problem.steps}
+    history = finished(problem, settings, state, records, name, record_every, precision)
+    nobody = training.why_nobody_is_left(state)
+    if nobody is not None:
+        raise training.NoAgentLeftError(nobody, history)
+    return history
+
+
+def train_together(
+    prepared: Sequence[Prepared],
+    engine: str,
+    record_every: int,
+    checkpoints: Sequence[Path],
+    precision: str = engines.DOUBLE,
+    report: Callable[[int], None] = lambda _: None,
+) -> Iterator[tuple[int, History]]:
+    """Train side by side what ``engine`` can train so; the places and histories of those that are done.
+
+    Places that never come have to be trained one by one. ``report`` is told how many agent-steps were taken
+    since it was told last. After Ctrl-C, the ``checkpoints`` of those that were begun are there.
+    """
+    problems = [one.problem for one in prepared]
+    for batch in engines.batches(engine, problems, precision, record_every):
+        own = [problems[place] for place in batch]
+        for problem in own:
+            training.check_records(problem, record_every)
+        with closing(engines.build_together(engine, own, precision)) as trainer:
+            starts = [prepared[place].start for place in batch]
+            paths = [checkpoints[place] for place in batch]
+            trained = training.train_together(own, trainer, starts, record_every, report, paths)
+        for place, (state, records) in zip(batch, trained, strict=True):
+            problem, _, settings = prepared[place]
+            yield place, finished(problem, settings, state, records, engine, record_every, precision)
+
+
+def finished(
+    problem: Problem,
+    settings: dict[str, Any],
+    state: State,
+    records: Synchronisations,
+    engine: str,
+    record_every: int,
+    precision: str = engines.DOUBLE,
+) -> History:
+    """The history of a training, which keeps ``settings``."""
     settings = settings | {
         "steps": state.t,
         "runs": problem.runs,
@@ -469,13 +534,7 @@ def train_problem(
         "record_every": record_every,
     }
     settings |= {} if precision == engines.DOUBLE else {"precision": precision}
-    settings |= {"stopped": state.reports} if state.reports else {}
-    settings |= {} if why is None else {"stopped_early": why, "steps_asked_for": problem.steps}
-    history = history_of(problem, state, records, name, settings, record_every)
-    nobody = training.why_nobody_is_left(state)
-    if nobody is not None:
-        raise training.NoAgentLeftError(nobody, history)
-    return history
+    return history_of(problem, state, records, engine, settings, record_every)
 
 
 def starting_point(problem: Problem, theta0: ArrayLike | None, initial_value: float) -> Floats:

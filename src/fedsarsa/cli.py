@@ -33,6 +33,10 @@ BEHIND_FIGURES = (
 
 Config = Annotated[Path, typer.Argument(help="A TOML file; see the examples folder.")]
 Out = Annotated[Path, typer.Option(help="Directory for the results; made if it is not there.")]
+Engine = Annotated[
+    str | None,
+    typer.Option(help="cuda trains all cells that fit into a GPU at once; see fedsarsa engines."),
+]
 
 
 def _version(asked: bool) -> None:
@@ -170,6 +174,7 @@ def sweep(
     out: Out = Path("results/sweep"),
     threads: Annotated[int | None, typer.Option(help="All cores unless given.", min=1)] = None,
     ray: Annotated[str | None, typer.Option(help="host:port of a Ray cluster, or local.")] = None,
+    engine: Engine = None,
 ) -> None:
     """Train every cell of the grid in CONFIG's sweep section; keep each in a file of its own in OUT.
 
@@ -182,7 +187,7 @@ def sweep(
 
     if ray is not None and threads is not None:
         raise ValueError(f"threads: expected none with --ray, where every cell has one core, got {threads}")
-    with sweeps.opened(grid.load(config), out, say=console.print) as work:
+    with sweeps.opened(grid.load(config, engine), out, say=console.print) as work:
         try:
             with sweep_bar(work) as report:
                 if ray is not None:
@@ -192,7 +197,8 @@ def sweep(
                     report = sweeps.silent  # every cell is there, and was counted
                 outcomes = sweeps.run(work, summary.outcome(work), threads, report)
         except Interrupted:
-            where = [] if ray is None else ["--ray", ray]
+            given = {"--ray": ray, "--engine": engine}
+            where = [word for name, value in given.items() if value is not None for word in (name, value)]
             command = shlex.join(["fedsarsa", "sweep", str(config), "--out", str(out), *where])
             console.print(f"interrupted; go on with: {command}")
             raise typer.Exit(130) from None
@@ -210,6 +216,7 @@ def reproduce(
     quick: Annotated[bool, typer.Option(help="Fewer sizes, levels and runs: a first look.")] = False,
     figure: Annotated[list[str] | None, typer.Option(help="Only this figure; may be given again.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of worlds and runs.", min=0)] = 0,
+    engine: Engine = None,
 ) -> None:
     """Make every figure of the paper from nothing, test every claim, and write a report.
 
@@ -223,7 +230,7 @@ def reproduce(
 
     scale = settings.QUICK if quick else settings.FULL
     try:
-        outcome = make(out, scale, seed, figure or [], console.print)
+        outcome = make(out, scale, seed, figure or [], console.print, engine or "auto")
     except KeyboardInterrupt:
         console.print("interrupted; the same command goes on from here")
         raise typer.Exit(130) from None

@@ -1,13 +1,19 @@
 """The cuda engine beside the reference: on a GPU (``make test-gpu``), or in the simulator (test_cuda.py)."""
 
+from pathlib import Path
+from signal import SIGINT, raise_signal
+
 import numpy as np
 import pytest
 
 import fedsarsa as fs
 from fedsarsa import engines
+from fedsarsa._interrupts import Interrupted
 from fedsarsa._numba import SIMULATED
 from fedsarsa.engines import cuda_batch, cuda_device, cuda_layout
 from fedsarsa.engines.compiled import span_of
+from fedsarsa.experiments import grid, sweep
+from fedsarsa.federation import training
 from fedsarsa.federation.state import first_state
 from tests.engines.parity import assert_same_training
 from tests.worlds_of_tests import dense_features, fleet
@@ -139,6 +145,87 @@ def test_problems_side_by_side_are_those_alone():
         np.testing.assert_allclose(central[runs], seen.central, rtol=0, atol=1e-12)
         np.testing.assert_allclose(drift[runs], seen.drift, rtol=1e-11, atol=1e-14)
         np.testing.assert_array_equal(states[i].states, alone.states)
+
+
+@pytest.fixture
+def trained_together(monkeypatch):
+    """How many problems were trained side by side, batch by batch."""
+    sizes, build = [], engines.build_together
+
+    def counted(name, problems, precision):
+        sizes.append(len(problems))
+        return build(name, problems, precision)
+
+    monkeypatch.setattr(engines, "build_together", counted)
+    return sizes
+
+
+def cells(engine):
+    """Two fleets, two temperatures and greedy policies, rounds of two lengths."""
+    content = {
+        "fleet": {"states": STATES, "actions": ACTIONS, "eps_p": 0.5, "eps_r": 0.5},
+        "algorithm": {"features": {"kind": "modulo", "d1": 3, "d2": 2}, "step_size": 0.3},
+        "training": {"steps": 14, "runs": 2, "record_every": 2, "engine": engine},
+    }
+    policies = [{"temperature": 1.0}, {"temperature": 2.0}, {"kind": "greedy"}]
+    axes = {"fleet.agents": [1, 3], "algorithm.policy": policies, "algorithm.sync_every": [2, 3]}
+    return grid.build(content, axes, Path(), "test")
+
+
+def final_and_records(cell, history):
+    return history.final.values, history.central.values, history.drift.values[:, 1:]
+
+
+def test_a_sweep_trains_its_cells_side_by_side(tmp_path, trained_together):
+    found = {}
+    for engine in ("reference", "cuda"):
+        with sweep.opened(cells(engine), tmp_path / engine) as work:
+            steps = []
+            found[engine] = sweep.run(
+                work, final_and_records, report=lambda *, steps=0, cells=0, told=steps: told.append(steps)
+            )
+            assert sum(steps) == sum(cell.work for cell in work.grid.cells)
+    assert sorted(trained_together) == [2, 2, 4, 4]  # greedy and softmax, K = 2 and 3
+    for one, two in zip(found["reference"], found["cuda"], strict=True):
+        for wanted, array in zip(one, two, strict=True):
+            np.testing.assert_allclose(array, wanted, rtol=1e-11, atol=1e-12)
+
+
+def test_cells_side_by_side_that_are_interrupted_go_on(tmp_path, monkeypatch, trained_together):
+    grid_of = cells("cuda")
+    with sweep.opened(grid_of, tmp_path / "whole") as work:
+        whole = sweep.run(work, final_and_records)
+    trained_together.clear()
+
+    def press(*, steps=0, cells=0):
+        if steps:
+            raise_signal(SIGINT)
+
+    monkeypatch.setattr(training, "SPAN_NUMBERS", 1)  # a round at a time
+    with sweep.opened(grid_of, tmp_path / "cut") as work:
+        with pytest.raises(Interrupted):
+            sweep.run(work, final_and_records, report=press)
+        begun = len(list((tmp_path / "cut").glob("*.checkpoint.nc")))
+        assert begun == trained_together[0] > 1
+        for one, two in zip(whole, sweep.run(work, final_and_records), strict=True):
+            for wanted, array in zip(one, two, strict=True):
+                np.testing.assert_allclose(array, wanted, rtol=1e-11, atol=1e-12)
+    assert sum(trained_together) == len(grid_of.cells)
+
+
+def test_batches_fit_into_the_memory(monkeypatch):
+    algo = fs.FedSARSA(fs.ModuloFeatures(3, 2), fs.Softmax(1.0), 0.3, 4)
+    problems = [algo.problem(group_of(agents), 8, 2, 0) for agents in (5, 1, 3)]
+    assert engines.batches("cuda", problems) == [[1, 2, 0]]
+    monkeypatch.setattr(cuda_device, "free_memory", lambda: (1, 1))
+    assert engines.batches("cuda", problems) == [[1], [2], [0]]
+    assert engines.batches("cuda", [algo.problem(group_of(), 9, 2, 0), problems[0]]) == [[0], [1]]
+    apart = [
+        fs.FedSARSA(algo.features, algo.policy, trace_decay=0.5),
+        fs.FedSARSA(algo.features, fs.Softmax(fs.LinearSchedule(2.0, 1.0, 10))),
+        fs.FedSARSA(algo.features, algo.policy, server=fs.servers.Median()),
+    ]
+    assert engines.batches("cuda", [one.problem(group_of(), 8, 2, 0) for one in apart]) == []
 
 
 def test_a_checkpoint_moves_to_another_engine(tmp_path):

@@ -189,6 +189,15 @@ def test_addresses_that_cannot_be_joined(tmp_path, monkeypatch, address, message
     assert "Traceback" not in done.stderr
 
 
+def test_cells_for_a_gpu_ask_for_one(cluster, tmp_path):
+    address, access = cluster
+    path = tmp_path / "sweep.toml"
+    path.write_text(SWEEP.replace("[training]", '[training]\nengine = "cuda"'))
+    done = sweep(path, tmp_path / "out", address, access)
+    assert done.returncode == 2
+    assert "engine 'cuda' needs a GPU, and the cluster has none" in done.stderr
+
+
 def test_a_port_that_answers_but_not_as_ray(tmp_path):
     path = tmp_path / "sweep.toml"
     path.write_text(SWEEP)

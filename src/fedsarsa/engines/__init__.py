@@ -1,14 +1,14 @@
 """Who runs the rounds: the registry of engines. Every one reproduces the trajectories of ``reference``."""
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 
 from fedsarsa import _checks
 from fedsarsa.engines.opened_rounds import OpeningEngine, probing
-from fedsarsa.federation.engine import Engine
+from fedsarsa.federation.engine import Engine, Together
 from fedsarsa.federation.problem import Problem
 from fedsarsa.learning.targets import OWN_CHAIN
 from fedsarsa.worlds.control import ControlFleet
@@ -32,6 +32,11 @@ class Entry:
         The fleets that it trains.
     about : str
         What it is for, in a few words.
+    gpus : int
+        How many it takes.
+    together : str or None
+        The module that puts many problems together (``batches``) and trains them side by side
+        (``TogetherEngine``), if one does.
     needs : str or None
         A package without which it does not work.
     extra : str or None
@@ -43,6 +48,8 @@ class Entry:
     place: Callable[[Problem], str]
     worlds: tuple[type, ...]
     about: str
+    gpus: int = 0
+    together: str | None = None
     needs: str | None = None
     extra: str | None = None
     device: Callable[[], str | None] = lambda: None
@@ -87,6 +94,8 @@ ENGINES = {
         _cuda,
         COMPUTED,
         "one NVIDIA GPU; for thousands of agents",
+        gpus=1,
+        together="fedsarsa.engines.cuda_together",
         needs="numba_cuda",
         extra="cuda",
         device=_device,
@@ -95,9 +104,11 @@ ENGINES = {
         _at("gym_engine:GymEngine"),
         (GymFleet,),
         "environments of Gymnasium; learning is compiled",
-        "gymnasium",
+        needs="gymnasium",
     ),
-    "ray": Entry(_at("ray:RayEngine"), COMPUTED, "compiled, a block of agents per core of a cluster", "ray"),
+    "ray": Entry(
+        _at("ray:RayEngine"), COMPUTED, "compiled, a block of agents per core of a cluster", needs="ray"
+    ),
     "reference": Entry(_at("reference:ReferenceEngine"), COMPUTED, "the specification, in plain NumPy; slow"),
 }
 AUTO = ("cpu", "gym")  # in this order
@@ -140,6 +151,37 @@ def build(
     first = problem.at_step(0)
     inner, probe = (_built(name, one, threads, first_agent) for one in (first, probing(first)))
     return OpeningEngine(problem, inner, probe)
+
+
+def together(name: str) -> bool:
+    """Whether the engine that ``name`` means trains problems side by side; ``auto`` means none that does."""
+    return name in ENGINES and ENGINES[name].together is not None
+
+
+def gpus(name: str) -> int:
+    """How many GPUs the engine that ``name`` means takes for sure."""
+    return ENGINES[name].gpus if name in ENGINES else 0
+
+
+def batches(
+    name: str, problems: Sequence[Problem], precision: str = DOUBLE, record_every: int = 1
+) -> list[list[int]]:
+    """Places of problems that engine ``name`` trains side by side, batch by batch.
+
+    Places that are in no batch have to be trained one by one.
+    """
+    for problem in problems:
+        _check(name, problem)
+    module = importlib.import_module(str(ENGINES[name].together))
+    found: list[list[int]] = module.batches(problems, precision, record_every)
+    return found
+
+
+def build_together(name: str, problems: Sequence[Problem], precision: str = DOUBLE) -> Together:
+    """The engine ``name`` for the problems of one of its batches."""
+    module = importlib.import_module(str(ENGINES[name].together))
+    engine: Together = module.TogetherEngine(problems, precision)
+    return engine
 
 
 def _built(name: str, problem: Problem, threads: int | None, first_agent: int) -> Engine:

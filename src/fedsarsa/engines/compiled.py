@@ -91,12 +91,17 @@ class SpanEngine(Engine):
         central = np.empty((problem.runs, records, problem.features.dim))
         drift = np.empty((problem.runs, records))
         self.train(state, span, central, drift)
-        learning = state.failed_at == RUNNING
-        if span.synchronises and not problem.server.personal:
-            state.theta[learning] = state.central[learning, None, :]
-        state.theta[~learning] = np.nan
-        state.t += steps
+        finish_span(problem, state, span, steps)
         return Synchronisations(central, drift)
+
+
+def finish_span(problem: Problem, state: State, span: Span, steps: int) -> None:
+    """Give agents the central parameter after a synchronisation, and NaN to those of runs that failed."""
+    learning = state.failed_at == RUNNING
+    if span.synchronises and not problem.server.personal:
+        state.theta[learning] = state.central[learning, None, :]
+    state.theta[~learning] = np.nan
+    state.t += steps
 
 
 class CompiledEngine(SpanEngine):

@@ -1,5 +1,7 @@
 """Engines for NVIDIA GPUs, written with numba-cuda."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, ClassVar
 
 import numpy as np
@@ -37,6 +39,22 @@ FIRST_SPAN = 20_000_000  # agent-steps before it is known how long they take
 PART = 1024  # agents whose parameters one block sums up
 
 
+@contextmanager
+def fitting(each: int, runs: int) -> Iterator[None]:
+    """Say how many runs, of ``each`` bytes of parameters, fit into the GPU's memory where they do not."""
+    try:
+        yield
+    except Exception as error:  # what drivers raise has no class in common
+        if "OUT_OF_MEMORY" not in str(error):
+            raise
+        free, total = cuda_device.free_memory()
+        raise ValueError(
+            f"runs must fit into the GPU's memory, got {runs}: their parameters alone take "
+            f"{runs * each / 2**30:.3g} GiB, and {free / 2**30:.3g} of {total / 2**30:.3g} GiB are free; "
+            f"train fewer than {max(1, free // each)} runs at a time"
+        ) from error
+
+
 class CudaEngine(SpanEngine):
     """What both engines share."""
 
@@ -50,19 +68,8 @@ class CudaEngine(SpanEngine):
 
     def take_steps(self, state: State, steps: int) -> Synchronisations:
         """Train every run for ``steps`` more steps, in place."""
-        try:
+        with fitting(8 * self.problem.agents * self.problem.features.dim, self.problem.runs):
             return super().take_steps(state, steps)
-        except Exception as error:  # what drivers raise has no class in common
-            if "OUT_OF_MEMORY" not in str(error):
-                raise
-            free, total = cuda_device.free_memory()
-            each = 8 * self.problem.agents * self.problem.features.dim
-            runs = self.problem.runs
-            raise ValueError(
-                f"runs must fit into the GPU's memory, got {runs}: their parameters alone take "
-                f"{runs * each / 2**30:.3g} GiB, and {free / 2**30:.3g} of {total / 2**30:.3g} GiB are free; "
-                f"train fewer than {max(1, free // each)} runs at a time"
-            ) from error
 
 
 class FiniteEngine(CudaEngine):
@@ -81,7 +88,7 @@ class FiniteEngine(CudaEngine):
     @property
     def identity(self) -> dict[str, str]:
         """The precision, which decides a training."""
-        return {"precision": "float32"} if self.batch.shape.single else {}
+        return self.batch.identity
 
     def start(self, state: State) -> None:
         """Draw the first state of every agent, and its first action from Gamma(theta)."""
@@ -255,6 +262,8 @@ class GeneralEngine(CudaEngine):
             unsigned(span),
             U64(k),
             problem.radius is not None,
+            True,
+            U64(k),
             records,
         )
 

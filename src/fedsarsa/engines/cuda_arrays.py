@@ -104,7 +104,7 @@ class Lanes(NamedTuple):
 
 
 class Records(NamedTuple):
-    """Central parameters (F, m, d) and drifts (F, m) after every round.
+    """Central parameters (F, m, d) and drifts (F, m) after the rounds that are recorded.
 
     In blocks with parts of federations, sums over their agents: ``parts`` (B, 3, d) of parameters, of squared
     distances from the round's start, and of progress.

@@ -5,6 +5,7 @@ import math
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +32,7 @@ T = TypeVar("T")
 
 def shape_of(problem: Problem, precision: str = DOUBLE) -> Shape:
     """What kernels are compiled for."""
-    tables, features = _tables(problem), problem.finite_worlds[1]
+    tables, features = tables_of(problem), problem.finite_worlds[1]
     dense = not isinstance(features, Aggregation)
     return Shape(
         width=int(tables.width),
@@ -45,9 +46,15 @@ def shape_of(problem: Problem, precision: str = DOUBLE) -> Shape:
     )
 
 
-def _tables(problem: Problem) -> Tables:
-    fleet, features = problem.finite_worlds
-    return tabulate(fleet, features, problem.policy)
+_tables: WeakKeyDictionary[Problem, Tables] = WeakKeyDictionary()
+
+
+def tables_of(problem: Problem) -> Tables:
+    """The problem as flat arrays, which are made once."""
+    if problem not in _tables:
+        fleet, features = problem.finite_worlds
+        _tables[problem] = tabulate(fleet, features, problem.policy)
+    return _tables[problem]
 
 
 def bytes_each(shape: Shape, dim: int) -> int:
@@ -71,7 +78,7 @@ class Batch:
         self.problems, self.first_agent = list(problems), first_agent
         first = self.problems[0]
         self.dim, self.shape = first.features.dim, shape_of(first, precision)
-        tables = [_tables(problem) for problem in self.problems]
+        tables = [tables_of(problem) for problem in self.problems]
         sizes = np.array([problem.agents for problem in self.problems])
         runs = np.array([problem.runs for problem in self.problems])
         self.cell = np.repeat(np.arange(len(sizes)), runs)
@@ -124,6 +131,15 @@ class Batch:
         for kernel in (*self.kernels, settle_kernel(self.shape.averaged)):
             kernel.forget()
 
+    @property
+    def identity(self) -> dict[str, str]:
+        """The precision, which decides a training."""
+        return {"precision": SINGLE} if self.shape.single else {}
+
+    def runs_of(self, place: int) -> slice:
+        """The runs of a problem among those of all."""
+        return slice(int(self.edges[place]), int(self.edges[place + 1]))
+
     @cached_property
     def kernels(self) -> cuda_finite.Kernels:
         """Those of the shape."""
@@ -172,16 +188,21 @@ class Batch:
                 own[:] = flat[at : at + own.size].reshape(own.shape)
                 at += own.size
 
-    def train(self, states: Sequence[State], span: Span) -> tuple[Floats, Floats]:
-        """All steps of a span, in place; central parameters (F, m, d) and drifts (F, m) after its rounds."""
+    def train(self, states: Sequence[State], span: Span, record_every: int = 1) -> tuple[Floats, Floats]:
+        """All steps of a span, in place; central parameters (F, m, d) and drifts (F, m) after its rounds.
+
+        Of all synchronisations of the training every ``record_every``-th is recorded.
+        """
         fresh = span.begun == span.t > 0
         keeps = not (fresh and span.synchronises)
         lanes = to_device(self._lanes(states, with_theta=keeps))
         federations = to_device(self._federations(states))
         sizes, columns = self._step_sizes(span)
-        rounds = span.rounds if span.synchronises else 0
+        # Synchronisations since the last one that was recorded, before this span.
+        since = span.begun // (self.problems[0].sync_every or 1) % record_every
+        recorded = (since + span.rounds) // record_every if span.synchronises else 0
         records = empty_records(
-            len(self.cell), rounds, self.dim, 1 if self.shape.whole else len(self.blocks.first)
+            len(self.cell), recorded, self.dim, 1 if self.shape.whole else len(self.blocks.first)
         )
         device_span = unsigned(span)
         shared = bytes_each(self.shape, self.dim) * self.threads
@@ -203,6 +224,8 @@ class Batch:
                 span,
                 np.bool(fresh),
                 np.bool(self.projects),
+                U64(record_every),
+                U64(since),
                 records,
             )
 
@@ -216,6 +239,7 @@ class Batch:
                     t=U64(span.t + column), begun=U64(span.begun + column), rounds=U64(1)
                 )
                 take(own, column, fresh or k > 0)
+                row, later = divmod(since + k + 1, record_every)
                 settle.launch(
                     len(self.cell),
                     *settling(),
@@ -225,6 +249,8 @@ class Batch:
                     device_span,
                     U64(k),
                     np.bool(self.projects),
+                    np.bool(later == 0),
+                    U64(max(row - 1, 0)),
                     records,
                 )
         self._bring_pairs(states, lanes)
@@ -246,7 +272,7 @@ class Batch:
         theta = to_host(lanes.theta) if local else None
         progress = to_host(lanes.progress) if local and self.shape.averaged else None
         for place, (problem, state) in enumerate(zip(self.problems, states, strict=True)):
-            own = slice(self.edges[place], self.edges[place + 1])
+            own = self.runs_of(place)
             lanes_of = slice(self.first_lane[own.start], self.first_lane[own.stop])
             state.central[:], state.weighted_sum[:] = central[own], total[own]
             bring_failures(state, failed[own])

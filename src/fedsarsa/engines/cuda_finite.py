@@ -247,6 +247,8 @@ def kernels(shape: Shape) -> Kernels:
         span: Span,
         fresh: bool,
         projects: bool,
+        record_every: int,
+        since: int,
         records: Records,
     ) -> None:
         shared = cuda.shared.array(0, real)
@@ -298,7 +300,12 @@ def kernels(shape: Shape) -> Kernels:
                 at += threads
             if cached:
                 base = weigh_column(shared, thread, masses, dim, threads, inverse)
+        place = U64(0)
         for k in range(span.rounds):
+            if since == record_every:
+                since, place = U64(0), place + ONE
+            since += ONE
+            due = since == record_every
             column = k * span.steps
             if busy and federations.failed_at[federation] == RUNS:
                 s, a, finite = local_steps(
@@ -327,7 +334,10 @@ def kernels(shape: Shape) -> Kernels:
                 continue
             if whole and members == ONE and not (averaged or projects):
                 if busy:
-                    record_alone(shared, thread, threads, dim, federations, federation, span, k, records)
+                    ends = k + ONE == span.rounds
+                    record_alone(
+                        shared, thread, threads, dim, federations, federation, ends, due, place, records
+                    )
                     if cached and abs(highest(shared, thread, dim, threads) - base) * inverse > FAR:
                         base = weigh_column(shared, thread, masses, dim, threads, inverse)
                 continue
@@ -354,6 +364,8 @@ def kernels(shape: Shape) -> Kernels:
                 span,
                 k,
                 projects,
+                due,
+                place,
                 records,
             )
             base = take_up(shared, f, thread, masses, progress, bases, dim, threads, busy)
@@ -434,6 +446,8 @@ def kernels(shape: Shape) -> Kernels:
         span: Span,
         k: int,
         projects: bool,
+        due: bool,
+        place: int,
         records: Records,
     ) -> None:
         """Average, project and record, for the federations of a block; threads share out their parameters.
@@ -474,7 +488,8 @@ def kernels(shape: Shape) -> Kernels:
                 total += shared[at]
                 at, j = at + threads, j + ONE
             running = federations.failed_at[first + thread] == RUNS
-            records.drift[first + thread, k] = total if running else math.nan
+            if due:
+                records.drift[first + thread, place] = total if running else math.nan
             if projects:
                 radius = cells.radius[federations.cell[first + thread]]
                 project(shared[thread : dim * threads : threads], radius)
@@ -486,7 +501,8 @@ def kernels(shape: Shape) -> Kernels:
             federation = first + f
             kept = shared[j * threads + f] if federations.failed_at[federation] == RUNS else math.nan
             federations.central[federation, j] = kept
-            records.central[federation, k, j] = kept
+            if due:
+                records.central[federation, place, j] = kept
             f, j = next_item(f, j, count, threads)
         cuda.syncthreads()
 

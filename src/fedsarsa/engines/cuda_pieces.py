@@ -9,7 +9,6 @@ import numpy as np
 
 from fedsarsa._checks import Floats
 from fedsarsa._numba import U64, piece
-from fedsarsa.engines.arrays import Span
 from fedsarsa.engines.cuda_arrays import ONE, RUNS, Federations, Held, Records
 from fedsarsa.learning.exponential import exponential
 from fedsarsa.learning.finite_tables import WorldTables
@@ -77,19 +76,22 @@ def record_alone(
     dim: int,
     federations: Federations,
     federation: int,
-    span: Span,
-    k: int,
+    ends: bool,
+    due: bool,
+    row: int,
     records: Records,
 ) -> None:
-    """End the round of a federation of one agent, whose mean is its parameter."""
-    running, ends = federations.failed_at[federation] == RUNS, k + ONE == span.rounds
-    records.drift[federation, k] = 0.0 if running else math.nan
+    """End the round of a federation of one agent, whose mean is its parameter; record it if that is due."""
+    running = federations.failed_at[federation] == RUNS
+    if due:
+        records.drift[federation, row] = 0.0 if running else math.nan
     at, j = thread, U64(0)
     while j < dim:
         kept = shared[at] if running else math.nan
         if ends:
             federations.central[federation, j] = kept
-        records.central[federation, k, j] = kept
+        if due:
+            records.central[federation, row, j] = kept
         at, j = at + apart, j + ONE
 
 

@@ -38,6 +38,8 @@ def settle_kernel(averaged: bool) -> DeviceKernel:
         span: Span,
         k: int,
         projects: bool,
+        due: bool,
+        place: int,
         records: Records,
     ) -> None:
         room = cuda.shared.array(0, types.float64)
@@ -79,13 +81,15 @@ def settle_kernel(averaged: bool) -> DeviceKernel:
             drift = 0.0
             for j in range(dim):
                 drift += parts[first, U64(1), j]
-            records.drift[federation, k] = max(drift, 0.0) if running else math.nan
+            if due:
+                records.drift[federation, place] = max(drift, 0.0) if running else math.nan
             if projects:
                 project(parts[first, U64(0)], cells.radius[c])
         cuda.syncthreads()
         for j in range(thread, dim, threads):
             kept = parts[first, U64(0), j] if running else math.nan
             own[j] = kept
-            records.central[federation, k, j] = kept
+            if due:
+                records.central[federation, place, j] = kept
 
     return DeviceKernel(settle, max_registers=64)

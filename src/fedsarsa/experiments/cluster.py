@@ -1,8 +1,8 @@
 """The cells of a sweep as tasks of a Ray cluster.
 
 A cell is a task on one core; what it gives comes back here and is stored here, whole. A worker that is
-killed costs the cell it was at, which Ray gives to another. No engine uses a GPU yet, so no cell asks for
-one: GPUs of a cluster stay free for others.
+killed costs the cell it was at, which Ray gives to another. Cells whose engine uses a GPU ask for one each;
+with other engines the GPUs of a cluster stay free for others.
 """
 
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import Any
 
 import xarray as xr
 
+from fedsarsa import engines
 from fedsarsa._interrupts import Interrupted, held_interrupt
 from fedsarsa._ray import RETRIES, check_version, connect, ray, reason
 from fedsarsa._version import __version__
@@ -33,12 +34,22 @@ def train(sweep: Sweep, address: str, report: Report = silent) -> None:
         if cell.config.training.engine == "ray":
             raise ValueError(f"cell with {cell}: training.engine must be for one core with --ray, got 'ray'")
     connect(address)
+    cluster: Any = ray
+    for cell in missing:
+        if engines.gpus(cell.config.training.engine) > cluster.cluster_resources().get("GPU", 0):
+            engine = cell.config.training.engine
+            raise ValueError(f"cell with {cell}: engine {engine!r} needs a GPU, and the cluster has none")
     report(cells=len(sweep.grid.cells) - len(missing))
     task: Any = ray.remote(num_cpus=1, max_retries=RETRIES)(_train)
     folder = sweep.grid.folder.absolute()
     with held_interrupt() as pressed:
         order = sorted(missing, key=lambda cell: -cell.work)
-        calls: dict[Any, Cell] = {task.remote(cell, folder, __version__): cell for cell in order}
+        calls: dict[Any, Cell] = {
+            task.options(num_gpus=engines.gpus(cell.config.training.engine)).remote(
+                cell, folder, __version__
+            ): cell
+            for cell in order
+        }
         try:
             while calls and not pressed.is_set():
                 for call in ray.wait(list(calls), timeout=LOOK)[0]:

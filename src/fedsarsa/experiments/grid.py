@@ -23,6 +23,8 @@ from fedsarsa.experiments import config as configs
 from fedsarsa.experiments.config import Config
 from fedsarsa.methods import Method
 
+ENGINE = "training.engine"  # the key
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -34,10 +36,15 @@ class Cell:
     algorithm: FedSARSA | Method
 
     @property
+    def agents(self) -> int:
+        """Agents of its fleet; 1 where only a file tells."""
+        return int(getattr(self.config.fleet, "agents", None) or 1)
+
+    @property
     def work(self) -> int:
-        """Agent-steps of its training (agents of a fleet from a file are counted as one)."""
+        """Agent-steps of its training."""
         training = self.config.training
-        return int(getattr(self.config.fleet, "agents", None) or 1) * training.steps * training.runs
+        return self.agents * training.steps * training.runs
 
     def digest(self) -> str:
         """What tells this cell's results from those of any other."""
@@ -78,10 +85,14 @@ class Grid:
         return plain
 
 
-def load(path: Path) -> Grid:
-    """The sweep that a TOML file describes."""
+def load(path: Path, engine: str | None = None) -> Grid:
+    """The sweep that a TOML file describes; ``engine`` takes the place of the one that the file names."""
     content = configs.read(path)
     axes = dict(_axes(content.pop("sweep", {}), "sweep", str(path)))
+    if engine is not None:
+        if any(ENGINE in keys(axis) for axis in axes):
+            raise ValueError(f"engine must not be given where {path} varies {ENGINE}, got {engine!r}")
+        configs.assign(content, ENGINE.split("."), engine, str(path))
     if not axes:
         raise ValueError(
             f"{path}: expected a [sweep] with lists of values, such as fleet.agents = [1, 5, 20]"

@@ -8,21 +8,27 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import xarray as xr
 
-from fedsarsa import _files
+from fedsarsa import _files, algorithm, engines
 from fedsarsa._interrupts import Interrupted, held_interrupt
+from fedsarsa.algorithm import FedSARSA, Prepared
 from fedsarsa.engines.compiled import available_cores
 from fedsarsa.experiments import store
 from fedsarsa.experiments.grid import Cell, Grid, label
 from fedsarsa.experiments.store import Store
 from fedsarsa.federation.history import History
 from fedsarsa.federation.training import NoAgentLeftError
+from fedsarsa.methods.setting import Setting
 
+AGENTS = 20_000  # whose worlds are made at a time, where cells are trained side by side
 MARK = "cell"  # the attribute of a history that says which cell it is of
+
+PREPARES = FedSARSA, Setting  # algorithms whose steps an engine takes, unlike those that plan
 
 T = TypeVar("T")
 Labelled = TypeVar("Labelled", xr.DataArray, xr.Dataset)
@@ -80,7 +86,9 @@ def run(
     """
     cells = sweep.grid.cells
     threads = threads or cells[0].config.training.threads or available_cores()
-    workers = min(threads, len(cells))
+    # Those that share a GPU take turns.
+    shared = any(engines.gpus(cell.config.training.engine) for cell in cells)
+    workers = 1 if shared else min(threads, len(cells))
 
     def work(cell: Cell) -> T:
         if pressed.is_set():
@@ -90,6 +98,7 @@ def run(
         return measure(cell, history)
 
     with held_interrupt() as pressed, ThreadPoolExecutor(workers) as pool:
+        train_together(sweep, report)
         order = sorted(cells, key=lambda cell: -cell.work)
         futures = {cell.number: pool.submit(work, cell) for cell in order}
         done, _ = wait(futures.values(), return_when=FIRST_EXCEPTION)
@@ -99,6 +108,59 @@ def run(
             errors = [error for future in failed if (error := future.exception()) is not None]
             raise next((error for error in errors if not isinstance(error, Interrupted)), errors[0])
     return [futures[cell.number].result() for cell in cells]
+
+
+def train_together(sweep: Sweep, report: Report) -> None:
+    """Train and store the cells that an engine trains side by side, such as all that fit into a GPU at once.
+
+    Those that have begun go on alone.
+    """
+    waiting = [
+        cell
+        for cell in sweep.grid.cells
+        if engines.together(cell.config.training.engine)
+        and isinstance(cell.algorithm, PREPARES)
+        and not sweep.store.checkpoint(cell.number).exists()
+        and sweep.history(cell) is None
+    ]
+    for (engine, record_every, precision), group in groupby(sorted(waiting, key=_common), _common):
+        for cells in _portions(list(group)):
+            trained = algorithm.train_together(
+                [_prepared(sweep, cell) for cell in cells],
+                engine,
+                record_every,
+                [sweep.store.checkpoint(cell.number) for cell in cells],
+                precision,
+                lambda steps: report(steps=steps),
+            )
+            for place, history in trained:
+                keep(sweep, cells[place], history)
+
+
+def _common(cell: Cell) -> tuple[str, int, str]:
+    training = cell.config.training
+    return training.engine, training.record_every, training.precision
+
+
+def _portions(cells: Sequence[Cell]) -> Iterator[list[Cell]]:
+    """Cells whose worlds fit into this computer's memory, portion by portion."""
+    portion: list[Cell] = []
+    for cell in cells:
+        if sum(one.agents for one in portion) + cell.agents > AGENTS and portion:
+            yield portion
+            portion = []
+        portion.append(cell)
+    yield portion
+
+
+def _prepared(sweep: Sweep, cell: Cell) -> Prepared:
+    training = cell.config.training
+    try:
+        fleet = cell.config.fleet.build(sweep.grid.folder)
+        assert isinstance(cell.algorithm, PREPARES)
+        return cell.algorithm.prepare(fleet, training.steps, training.runs, training.seed)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"cell with {cell}: {error}") from error
 
 
 def train(sweep: Sweep, cell: Cell, threads: int, report: Report) -> History:

@@ -1,8 +1,9 @@
 """What an engine must be able to do."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import ClassVar
+from typing import ClassVar, Protocol
 
 from fedsarsa.federation.problem import Problem
 from fedsarsa.federation.state import State, Synchronisations, joined
@@ -82,3 +83,29 @@ class Engine(ABC):
 
     def close(self) -> None:  # noqa: B027  # most have nothing to close
         """Give back what the engine holds; it can start again."""
+
+
+class Together(Protocol):
+    """Trains problems side by side, which have rounds of one length and as many steps."""
+
+    name: str
+
+    @property
+    def first_steps(self) -> int:
+        """Steps to take at first, before it is known how long they take."""
+
+    @property
+    def identity(self) -> dict[str, str]:
+        """What decides a training besides its problem, by name, in words."""
+
+    def start(self, states: Sequence[State]) -> None:
+        """Draw the first state of every agent of all problems, and its first action."""
+
+    def advance(self, states: Sequence[State], steps: int, record_every: int) -> list[Synchronisations]:
+        """Train every run of every problem for ``steps`` more steps, in place.
+
+        Of all synchronisations of the training every ``record_every``-th is given.
+        """
+
+    def close(self) -> None:
+        """Give back what the engine holds."""

@@ -3,6 +3,7 @@
 import copy
 import time
 import warnings
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +14,7 @@ from fedsarsa._checks import Floats
 from fedsarsa._files import NO_ROOM
 from fedsarsa._interrupts import Interrupted, held_interrupt
 from fedsarsa.federation import checkpoint
-from fedsarsa.federation.engine import Engine
+from fedsarsa.federation.engine import Engine, Together
 from fedsarsa.federation.events import Callback, tell
 from fedsarsa.federation.problem import MOST_STEPS, Problem
 from fedsarsa.federation.progress import Progress, reporting
@@ -140,16 +141,59 @@ def train(
     return state, records, None if stop is None else stop[1]
 
 
+def train_together(
+    problems: Sequence[Problem],
+    engine: Together,
+    starts: Sequence[Floats],
+    record_every: int,
+    report: Callable[[int], None],
+    paths: Sequence[Path],
+) -> list[tuple[State, Synchronisations]]:
+    """Train problems side by side that have rounds of one length and as many steps.
+
+    ``report`` is told how many agent-steps are done since it was told last. After Ctrl-C, ``paths`` have the
+    checkpoints of all problems, from which each can go on alone.
+    """
+    first, numbers = problems[0], sum(problem.runs for problem in problems) * problems[0].features.dim
+    lanes = sum(problem.runs * problem.agents for problem in problems)
+    states = [first_state(problem, start) for problem, start in zip(problems, starts, strict=True)]
+    records = [_empty(problem, record_every) for problem in problems]
+    engine.start(states)
+    for state, kept in zip(states, records, strict=True):
+        kept.central[:, 0], kept.drift[:, 0] = state.central, np.nan
+    t, known, span = 0, 1, engine.first_steps
+    with held_interrupt() as interrupted:
+        while t < first.steps and not interrupted.is_set():
+            begun = time.monotonic()
+            length = span_length(first, t, span, numbers=-(-numbers // record_every))
+            told = known
+            for kept, seen in zip(records, engine.advance(states, length, record_every), strict=True):
+                known = told + seen.central.shape[1]
+                kept.central[:, told:known], kept.drift[:, told:known] = seen.central, seen.drift
+            t = states[0].t
+            report(length * lanes)
+            span = adapted(span, time.monotonic() - begun)
+    if t < first.steps:
+        for problem, start, state, kept, path in zip(problems, starts, states, records, paths, strict=True):
+            mark = checkpoint.fingerprint(problem, engine.name, start, record_every) | engine.identity
+            checkpoint.save(path, mark, state, kept, known, problem.steps)
+        raise Interrupted(f"interrupted after {t} of {first.steps} steps")
+    return list(zip(states, records, strict=True))
+
+
 def _bytes(state: State) -> int:
     """How large a state is."""
     arrays = [*vars(state).values(), *(vars(state.episodes).values() if state.episodes else ())]
     return sum(array.nbytes for array in arrays if isinstance(array, np.ndarray))
 
 
-def span_length(problem: Problem, t: int, wanted: int, record_every: int = 1) -> int:
+def span_length(
+    problem: Problem, t: int, wanted: int, record_every: int = 1, numbers: int | None = None
+) -> int:
     """Steps to take at once from ``t``: about ``wanted``, whole rounds if one fits, else a part of one.
 
-    With a personal server rule, none goes beyond the next record, as parameters of every agent are recorded.
+    An engine gives so many ``numbers`` a round; unless given, the parameters of all runs. With a personal
+    server rule, a span ends with the next record, as parameters of every agent are recorded.
     """
     # What a span holds in memory: step sizes of every schedule, records of every round.
     wanted = min(wanted, max(1, SPAN_NUMBERS // len(problem.schedules)))
@@ -163,7 +207,8 @@ def span_length(problem: Problem, t: int, wanted: int, record_every: int = 1) ->
     rounds = min(wanted // every, left // every)
     if to_next < every or rounds == 0:
         return min(wanted, to_next, left)
-    return min(rounds, max(1, SPAN_NUMBERS // (problem.runs * int(problem.features.dim)))) * every
+    numbers = numbers or problem.runs * int(problem.features.dim)
+    return min(rounds, max(1, SPAN_NUMBERS // numbers)) * every
 
 
 def adapted(span: int, seconds: float) -> int:
@@ -210,16 +255,26 @@ def _note_personal(problem: Problem, records: Synchronisations, record_every: in
         records.personal[name][failed, place] = np.nan
 
 
+def numbers_of_a_record(problem: Problem) -> int:
+    """How many numbers every run records after a synchronisation."""
+    dim = int(problem.features.dim)
+    return dim + (problem.agents * (dim + problem.agents) if problem.server.personal else 0)
+
+
+def recorded_numbers(problem: Problem, record_every: int) -> int:
+    """How many numbers a training records in all, of all runs."""
+    rounds = 0 if problem.sync_every is None else problem.steps // problem.sync_every
+    return problem.runs * numbers_of_a_record(problem) * (rounds // record_every)
+
+
 def check_records(problem: Problem, record_every: int) -> None:
     """Say so before central parameters fill the memory."""
     if problem.sync_every is None:
         return
     rounds = problem.steps // problem.sync_every
-    numbers = problem.features.dim
-    if problem.server.personal:
-        numbers += problem.agents * (problem.features.dim + problem.agents)
+    numbers = numbers_of_a_record(problem)
     each = 8 * problem.runs * numbers
-    needed = each * (rounds // record_every)
+    needed = 8 * recorded_numbers(problem, record_every)
     if needed > MOST_RECORDED:
         keep = min(KEPT, MOST_RECORDED // each)
         better = (

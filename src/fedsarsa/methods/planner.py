@@ -11,11 +11,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedsarsa import _checks, _files
 from fedsarsa._checks import Floats
-from fedsarsa.algorithm import FedSARSA, starting_point
+from fedsarsa.algorithm import FedSARSA, finished, starting_point
 from fedsarsa.federation import events, rounds, training
 from fedsarsa.federation.engine import Engine
 from fedsarsa.federation.events import Callback
-from fedsarsa.federation.history import History, history_of
+from fedsarsa.federation.history import History
 from fedsarsa.federation.problem import Problem
 from fedsarsa.federation.progress import Progress
 from fedsarsa.federation.state import State, Synchronisations
@@ -148,14 +148,10 @@ class Planning:
             **self._algorithm().settings(fleet),
             "method": self.name,
             "method_settings": {field.name: repr(getattr(self, field.name)) for field in fields(self)},
-            "steps": state.t,
-            "runs": problem.runs,
-            "seed": problem.seed,
-            "record_every": record_every,
             "warm_start": theta0 is not None,
             **({} if why is None else {"stopped_early": why, "steps_asked_for": problem.steps}),
         }
-        return history_of(problem, state, records, Planner.name, settings, record_every)
+        return finished(problem, settings, state, records, Planner.name, record_every)
 
     def _start(self, problem: Problem, theta0: ArrayLike | None) -> Floats:
         if theta0 is not None:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedsarsa._checks import Floats
-from fedsarsa.algorithm import FedSARSA, starting_point, train_problem
+from fedsarsa.algorithm import FedSARSA, Prepared, starting_point, train_prepared
 from fedsarsa.federation.events import Callback
 from fedsarsa.federation.history import History
 from fedsarsa.federation.problem import Problem
@@ -66,12 +66,24 @@ class Setting:
         precision: str = "float64",
     ) -> History:
         """Train ``runs`` federations of a fleet; arguments and result are those of ``FedSARSA.train``."""
+        prepared = self.prepare(fleet, steps, runs, seed, theta0)
+        return train_prepared(
+            prepared, engine, threads, progress, record_every, checkpoint, callback, precision
+        )
+
+    def prepare(
+        self,
+        fleet: Fleet,
+        steps: int = 20_000,
+        runs: int = 10,
+        seed: int = 0,
+        theta0: ArrayLike | None = None,
+    ) -> Prepared:
+        """Check the arguments of ``train`` that decide a training, and put them together."""
         problem, algo = self.problem(fleet, steps, runs, seed), self.algorithm()
         start = starting_point(problem, theta0, algo.initial_value)
         settings = algo.settings(problem.fleet) | self.settings() | {"warm_start": theta0 is not None}
-        return train_problem(
-            problem, start, settings, engine, threads, progress, record_every, checkpoint, callback, precision
-        )
+        return Prepared(problem, start, settings)
 
     def settings(self) -> dict[str, Any]:
         """The method and its settings in words and numbers, for records."""

@@ -48,6 +48,7 @@ def compute(
     parts: Collection[str],
     pool: ProcessPoolExecutor,
     say: Callable[[str], None],
+    engine: str = "auto",
 ) -> dict[str, xr.Dataset]:
     """Train and predict what ``parts`` need and is not in ``out`` yet.
 
@@ -57,7 +58,7 @@ def compute(
     """
     algo = FedSARSA()
     nominal = theory.fixed_point(paper.nominal(seed), algo.features, algo.policy)
-    grids = settings.sweeps(scale, seed, float(np.linalg.norm(nominal)))
+    grids = settings.sweeps(scale, seed, float(np.linalg.norm(nominal)), engine)
     derived = set(DERIVED) & set(parts)
     wanted = [name for name in grids if name in parts or (name == "sarsa" and derived)]
     found: dict[str, xr.Dataset] = {}

@@ -32,11 +32,16 @@ class Outcome:
 
 
 def reproduce(
-    out: Path, scale: Scale, seed: int, names: Sequence[str] = (), say: Callable[[str], None] = print
+    out: Path,
+    scale: Scale,
+    seed: int,
+    names: Sequence[str] = (),
+    say: Callable[[str], None] = print,
+    engine: str = "auto",
 ) -> Outcome:
     """Make the figures of these ``names``, or all of them with the dataset, the claims and the report.
 
-    What ``out`` already holds of the same scale and seed is not computed again.
+    What ``out`` already holds of the same scale, seed and ``engine`` of the sweeps is not computed again.
     """
     begun = time.perf_counter()
     wanted = figures.chosen(scale, names)
@@ -45,7 +50,7 @@ def reproduce(
     with store.opened(out, identity, say), processes(available_cores()) as pool:
         facts = [] if names else [pool.submit(exact, level, scale.small_team, seed) for level in scale.levels]
         parts = {part for drawing in wanted.values() for part in drawing.needs}
-        data = trained.compute(out, scale, seed, parts, pool, say)
+        data = trained.compute(out, scale, seed, parts, pool, say, engine)
         drawn = [
             pool.submit(figures.save, name, drawing, {part: data[part] for part in drawing.needs}, out)
             for name, drawing in wanted.items()

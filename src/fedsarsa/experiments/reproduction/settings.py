@@ -52,7 +52,7 @@ QUICK = Scale(
 )
 
 
-def sweeps(scale: Scale, seed: int, norm: float) -> dict[str, Grid]:
+def sweeps(scale: Scale, seed: int, norm: float, engine: str = "auto") -> dict[str, Grid]:
     """Every sweep by its name; ``norm`` is the norm of the softmax reference."""
     levels, sizes, team = list(scale.levels), list(scale.sizes), {"agents": scale.team}
     compared = [size for size in sizes if size in COMPARED]
@@ -88,7 +88,13 @@ def sweeps(scale: Scale, seed: int, norm: float) -> dict[str, Grid]:
             {LEVELS: [0.0, 1.0], "fleet.agents": compared},
         ),
     }
-    common = {"steps": scale.steps, "runs": scale.runs, "record_every": scale.record_every, "seed": seed}
+    common = {
+        "steps": scale.steps,
+        "runs": scale.runs,
+        "record_every": scale.record_every,
+        "seed": seed,
+        "engine": engine,
+    }
     result = {}
     for name, (content, axes) in described.items():
         whole = {
