@@ -302,6 +302,15 @@ def finish(config, out):
     return printed
 
 
+def test_a_checkpoint_that_outlived_its_cell_is_removed(config, tmp_path):
+    with opened(config, tmp_path / "out") as (work, _):
+        sweep.run(work, final)
+        left = work.store.checkpoint(3)
+        left.write_bytes(work.store.path(3).read_bytes())
+    with opened(config, tmp_path / "out"):
+        assert not left.exists()
+
+
 @pytest.mark.slow
 def test_kill_nine_at_ten_random_moments_loses_and_repeats_nothing(config, tmp_path):
     config.write_text(MANY)

@@ -75,7 +75,10 @@ def opened(folder: Path, identity: dict[str, Any], say: Callable[[str], None]) -
             _files.write_text(json.dumps(identity, indent=1), manifest)
         for left in folder.glob(".*.part"):  # by a process that was killed while it wrote
             left.unlink()
-        yield Store(folder, say)
+        store = Store(folder, say)
+        for path in folder.glob("????.nc"):  # by one that was killed when it had written this
+            store.checkpoint(int(path.stem)).unlink(missing_ok=True)
+        yield store
 
 
 def _compare(manifest: Path, identity: dict[str, Any]) -> None:
