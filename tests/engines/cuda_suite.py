@@ -11,7 +11,7 @@ from fedsarsa import engines
 from fedsarsa._interrupts import Interrupted
 from fedsarsa._numba import SIMULATED
 from fedsarsa.engines import cuda_batch, cuda_device, cuda_layout
-from fedsarsa.engines.compiled import span_of
+from fedsarsa.engines.compiled import finish_span, span_of
 from fedsarsa.experiments import grid, sweep
 from fedsarsa.federation import training
 from fedsarsa.federation.state import first_state
@@ -201,9 +201,9 @@ def test_cells_side_by_side_that_are_interrupted_go_on(tmp_path, monkeypatch, tr
         if steps:
             raise_signal(SIGINT)
 
-    monkeypatch.setattr(training, "SPAN_NUMBERS", 1)  # a round at a time
     with sweep.opened(grid_of, tmp_path / "cut") as work:
-        with pytest.raises(Interrupted):
+        with pytest.raises(Interrupted), monkeypatch.context() as patch:
+            patch.setattr(training, "SPAN_NUMBERS", 1)  # a round at a time
             sweep.run(work, final_and_records, report=press)
         begun = len(list((tmp_path / "cut").glob("*.checkpoint.nc")))
         assert begun == trained_together[0] > 1
@@ -211,6 +211,24 @@ def test_cells_side_by_side_that_are_interrupted_go_on(tmp_path, monkeypatch, tr
             for wanted, array in zip(one, two, strict=True):
                 np.testing.assert_allclose(array, wanted, rtol=1e-11, atol=1e-12)
     assert sum(trained_together) == len(grid_of.cells)
+
+
+@pytest.mark.parametrize("agents", [1, 2, 40])
+def test_every_other_synchronisation_is_recorded(agents):
+    problems = [fs.FedSARSA(fs.OneHot(), fs.Softmax(1.0), 0.3, 1).problem(group_of(agents), 9, 1, 0)]
+    found = []
+    for record_every, lengths in ((1, [9]), (2, [3, 1, 5]), (4, [2, 7])):
+        batch, seen = cuda_batch.Batch(problems), []
+        states = [first_state(problems[0], np.zeros(batch.dim))]
+        batch.start(states)
+        for steps in lengths:
+            span = span_of(problems[0], states[0].t, steps)
+            seen.append(batch.train(states, span, record_every))
+            finish_span(problems[0], states[0], span, steps)
+        found.append([np.concatenate(arrays, axis=1) for arrays in zip(*seen, strict=True)])
+    for record_every, arrays in zip((2, 4), found[1:], strict=True):
+        for every, some in zip(found[0], arrays, strict=True):
+            np.testing.assert_array_equal(some, every[:, record_every - 1 :: record_every])
 
 
 def test_batches_fit_into_the_memory(monkeypatch):
