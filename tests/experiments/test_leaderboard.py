@@ -29,6 +29,14 @@ class Mine(QAvg):
     name: ClassVar[str] = "mine"
 
 
+class AlsoMine(Mine):
+    pass
+
+
+class Optimum(QAvg):
+    name: ClassVar[str] = "own optimum"
+
+
 class Nothing:
     name = "nothing"
     task = "control"
@@ -153,6 +161,9 @@ def my_methods(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     (tmp_path / "my_methods_for_a_test.py").write_text(OWN)
+    (tmp_path / "other_methods_for_a_test.py").write_text(
+        "from fedsarsa.methods import QAvg\nclass Other(QAvg): name = 'other'\n"
+    )
 
 
 @pytest.mark.usefixtures("my_methods")
@@ -176,11 +187,20 @@ def test_a_method_of_ones_own():
         ("my_methods_for_a_test:a_number", "add must name a class of methods, .* which is 3"),
         ("my_methods_for_a_test:Nothing", "without knows, train, target, communication, policies"),
         ("fedsarsa.methods:FedSynQ", "name must differ from those of other rows, got 'FedSynQ'"),
+        ("my_methods_for_a_test:Optimum", "name must differ from those of other rows, got 'own optimum'"),
     ],
 )
 def test_what_is_no_method(name, message):
     with pytest.raises((ValueError, TypeError), match=message):
         entries.added(name)
+
+
+@pytest.mark.usefixtures("my_methods")
+@pytest.mark.parametrize("second", ["Mine", "AlsoMine"])
+def test_two_methods_of_one_name(second, tmp_path):
+    add = ["my_methods_for_a_test:Mine", f"my_methods_for_a_test:{second}"]
+    with pytest.raises(ValueError, match=f":{second}.name must differ .* got 'mine', as .*:Mine has"):
+        run.leaderboard(tmp_path / "board", TINY, 0, ["two-state"], add)
 
 
 def test_fleets_by_name():
@@ -190,7 +210,7 @@ def test_fleets_by_name():
 
 @pytest.mark.processes
 @pytest.mark.usefixtures("my_methods")
-def test_a_leaderboard_goes_on_where_it_was(tmp_path, monkeypatch):
+def test_a_leaderboard_resumes(tmp_path, monkeypatch):
     few = [entry("QAvg, paper's form"), entry("FedQ, equal averaging"), entry("FedTD(0)")]
     monkeypatch.setattr(entries, "ENTRIES", tuple(few))
     out = tmp_path / "board"
@@ -199,15 +219,24 @@ def test_a_leaderboard_goes_on_where_it_was(tmp_path, monkeypatch):
     stamps = {path.name: path.stat().st_mtime_ns for path in out.glob("*.nc")}
     assert len(stamps) == 5  # three rows, and the yardsticks of two boards
     (out / "0001.nc").unlink()
-    second = run.leaderboard(out, TINY, 0, ["two-state"], ["my_methods_for_a_test:Mine"])
+    mine, other = "my_methods_for_a_test:Mine", "other_methods_for_a_test:Other"
+    second = run.leaderboard(out, TINY, 0, ["two-state"], [mine])
     again = {path.name: path.stat().st_mtime_ns for path in out.glob("*.nc")}
-    assert {name for name in again if stamps.get(name) != again[name]} == {"0001.nc", "0005.nc"}
+    (added,) = again.keys() - stamps
+    assert {name for name in again if stamps.get(name) != again[name]} == {"0001.nc", added}
     assert [row.label for row in second.rows if row.label not in {one.label for one in first.rows}] == [
         "mine"
     ]
     ours = {row.label: row for row in second.rows}
     for row in first.rows:
         assert ours[row.label].numbers == row.numbers
+    said = []
+    third = run.leaderboard(out, TINY, 0, ["two-state"], [other, mine], said.append)
+    assert [row.label for row in third.rows if row.label in {"mine", "other"}] == ["other", "mine"]
+    assert (out / added).stat().st_mtime_ns == again[added]  # another method before it changes nothing
+    run.leaderboard(out, TINY, 0, ["two-state"], ["my_methods_for_a_test:AlsoMine"], said.append)
+    assert (out / added).stat().st_mtime_ns != again[added]  # of the same name, but another class
+    assert said == []
     with pytest.raises(ValueError, match="holds results of another configuration"):
         run.leaderboard(out, TINY, 1, ["two-state"])
 

@@ -23,15 +23,15 @@ class Store:
     folder: Path
     say: Callable[[str], None]
 
-    def path(self, number: int) -> Path:
-        """Where result ``number`` is kept."""
-        return self.folder / f"{number:04d}.nc"
+    def path(self, number: int | str) -> Path:
+        """Where a result is kept: ``number``, or a name of more than four letters."""
+        return self.folder / f"{number:0>4}.nc"
 
     def checkpoint(self, number: int) -> Path:
         """Where a part of result ``number`` is kept while it is made."""
         return self.folder / f"{number:04d}.checkpoint.nc"
 
-    def get(self, number: int, load: Callable[[Path], T]) -> T | None:
+    def get(self, number: int | str, load: Callable[[Path], T]) -> T | None:
         """Result ``number``, or None if it is not there; a damaged file is set aside."""
         return self._whole(self.path(number), load)
 

@@ -32,6 +32,11 @@ class Cell:
     entry: Entry | None
 
     @property
+    def added(self) -> str:
+        """The ``module:Method`` of a user's own method, or nothing."""
+        return self.entry.added if self.entry else ""
+
+    @property
     def label(self) -> str:
         """Which cell it is, in words."""
         return f"{self.board}, {self.ground.name}, {self.entry.label if self.entry else 'yardsticks'}"

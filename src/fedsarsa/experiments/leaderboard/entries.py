@@ -45,17 +45,22 @@ SAMPLES, SIMULATOR, WORLDS, COMPARISON = BLOCKS = (
     "knows the worlds",
     "for comparison",
 )
+BEST_COMMON, OPTIMUM = YARDSTICKS = ("best common policy", "own optimum")
 KNOWS = {"samples": SAMPLES, "simulator": SIMULATOR, "worlds": WORLDS}
 
 
 @dataclass(frozen=True, eq=False)
 class Entry:
-    """A row: its label, its method, settings that are not the board's, and whether it is for comparison."""
+    """A row: its label, its method, settings that are not the board's, and whether it is for comparison.
+
+    ``added`` is the ``module:Method`` of a user's own method.
+    """
 
     label: str
     kind: type[Method]
     settings: Mapping[str, Any] = field(default_factory=dict)
     compared: bool = False
+    added: str = ""
 
     @property
     def block(self) -> str:
@@ -130,8 +135,10 @@ def added(name: str) -> Entry:
         sys.path.insert(0, here)
     try:
         found = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
-        raise ValueError(f"add must name a class that can be imported, got {name!r}: {error}") from None
+    except Exception as error:  # whatever a user's module does
+        raise ValueError(
+            f"add must name a class that can be imported, got {name!r}: {type(error).__name__}: {error}"
+        ) from None
     if not isinstance(found, type):
         raise TypeError(f"add must name a class of methods, got {name!r}, which is {found!r}")
     needed = ["name", "task", "knows", "train", "target", "communication"]
@@ -145,6 +152,19 @@ def added(name: str) -> Entry:
     kind: Any = found
     _checks.choice(f"{name}.task", kind.task, BOARDS)
     _checks.choice(f"{name}.knows", kind.knows, KNOWS)
-    if kind.name in {entry.label for entry in ENTRIES}:
+    if kind.name in {*YARDSTICKS, *(entry.label for entry in ENTRIES)}:
         raise ValueError(f"{name}.name must differ from those of other rows, got {kind.name!r}")
-    return Entry(kind.name, kind)
+    return Entry(kind.name, kind, added=name)
+
+
+def all_added(names: Sequence[str]) -> list[Entry]:
+    """The rows of all methods of the user's own, told apart by the names of their classes."""
+    found: dict[str, Entry] = {}
+    for entry in map(added, names):
+        if entry.label in found:
+            raise ValueError(
+                f"{entry.added}.name must differ from those of other rows, got {entry.label!r}, "
+                f"as {found[entry.label].added} has"
+            )
+        found[entry.label] = entry
+    return list(found.values())

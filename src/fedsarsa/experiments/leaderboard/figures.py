@@ -7,8 +7,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
 from fedsarsa.experiments import plots
-from fedsarsa.experiments.leaderboard.entries import BLOCKS, BOARDS, CONTROL
-from fedsarsa.experiments.leaderboard.tables import OPTIMUM, TO_AGENTS, TO_COMMON, TO_FEDERATED, Row
+from fedsarsa.experiments.leaderboard.entries import BLOCKS, BOARDS, CONTROL, OPTIMUM
+from fedsarsa.experiments.leaderboard.tables import TO_AGENTS, TO_COMMON, TO_FEDERATED, Row
 
 COLUMNS, WIDTH, LINE = 4, 2.2, 0.19  # panels in a row; inches of a panel, and of a method's line
 LEFT, TOP, BOTTOM, GAP = 2.1, 0.75, 0.75, 0.75

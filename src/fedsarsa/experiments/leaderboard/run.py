@@ -19,7 +19,7 @@ from fedsarsa.experiments.leaderboard import cells as measuring
 from fedsarsa.experiments.leaderboard import entries as rows
 from fedsarsa.experiments.leaderboard import figures, fleets, report, tables
 from fedsarsa.experiments.leaderboard.cells import Cell
-from fedsarsa.experiments.leaderboard.entries import BOARDS, Entry
+from fedsarsa.experiments.leaderboard.entries import BOARDS
 from fedsarsa.experiments.leaderboard.fleets import Ground
 from fedsarsa.experiments.leaderboard.scale import Scale
 from fedsarsa.experiments.progress_bars import counting_bar
@@ -52,14 +52,14 @@ def leaderboard(
     """
     begun = time.perf_counter()
     grounds = fleets.grounds(names, seed)
-    own = [rows.added(name) for name in add]
+    own = rows.all_added(add)
     # Those of the user's own come last, so that the numbers of the others stay.
     every = measuring.cells(grounds, rows.entries) + measuring.cells(
         grounds, lambda board: [entry for entry in own if entry.kind.task == board], yardsticks=False
     )
     every = [Cell(number, cell.board, cell.ground, cell.entry) for number, cell in enumerate(every)]
     with store.opened(out, _identity(grounds, scale, seed), say) as kept:
-        found = _measured(every, own, add, kept, scale, seed)
+        found = _measured(every, kept, scale, seed)
         table = tables.rows(every, found)
         _files.write_text(tables.to_csv(table), out / tables.CSV)
         pictures = figures.write(table, out)
@@ -68,12 +68,10 @@ def leaderboard(
     return Outcome([out / REPORT, out / tables.CSV, *pictures.values()], table)
 
 
-def measured(
-    board: str, name: str, label: str | None, add: Sequence[str], scale: Scale, seed: int
-) -> xr.Dataset:
+def measured(board: str, name: str, label: str | None, added: str, scale: Scale, seed: int) -> xr.Dataset:
     """One cell, in a process of its own, from the names of its parts."""
     ground = fleets.grounds([name], seed)[0]
-    known = [*rows.ENTRIES, *(rows.added(one) for one in add)]
+    known = [rows.added(added)] if added else rows.ENTRIES
     entry = next((one for one in known if one.label == label and one.kind.task == board), None)
     return Cell(0, board, ground, entry).measured(scale, seed)
 
@@ -84,11 +82,9 @@ def compiled(with_options: bool) -> None:
     method.train(fleets.grounds(["two-state"], 0)[0].fleet, steps=1, runs=1, threads=1)
 
 
-def _measured(
-    every: Sequence[Cell], own: Sequence[Entry], add: Sequence[str], kept: Store, scale: Scale, seed: int
-) -> list[xr.Dataset]:
+def _measured(every: Sequence[Cell], kept: Store, scale: Scale, seed: int) -> list[xr.Dataset]:
     """The cells in their order: stored ones, and the others as processes finish them."""
-    found = {cell.number: kept.get(cell.number, _loader(cell, own)) for cell in every}
+    found = {cell.number: kept.get(_key(cell), _loader(cell)) for cell in every}
     missing = [cell for cell in every if found[cell.number] is None]
     done = len(every) - len(missing)
     with counting_bar(len(every), done) as report_one, processes(available_cores()) as pool:
@@ -97,34 +93,43 @@ def _measured(
         futures = {}
         for cell in missing:
             label = None if cell.entry is None else cell.entry.label
-            given = add if cell.entry in own else ()
-            future = pool.submit(measured, cell.board, cell.ground.name, label, given, scale, seed)
+            future = pool.submit(measured, cell.board, cell.ground.name, label, cell.added, scale, seed)
             futures[future] = cell
         for future in as_completed(futures):
             cell, data = futures[future], future.result()
-            data.attrs["mark"] = _mark(cell, own)
-            _netcdf.write(data, kept.path(cell.number))
+            data.attrs["mark"] = _mark(cell)
+            if "error" not in data.attrs:  # the same command tries again what failed
+                _netcdf.write(data, kept.path(_key(cell)))
             found[cell.number] = data
             report_one()
     return [one for one in found.values() if one is not None]
 
 
-def _loader(cell: Cell, own: Sequence[Entry]) -> Callable[[Path], xr.Dataset]:
-    def load(path: Path) -> xr.Dataset:
+def _loader(cell: Cell) -> Callable[[Path], xr.Dataset | None]:
+    def load(path: Path) -> xr.Dataset | None:
         data = _netcdf.read(path, measuring.KIND, ("mark",))
-        if data.attrs["mark"] != _mark(cell, own):
+        if data.attrs["mark"] != _mark(cell):
+            if cell.added:  # its module has changed
+                return None
             raise ValueError(f"{path}: expected {cell.label}, as it is now, got {data.attrs.get('cell')}")
         return data
 
     return load
 
 
-def _mark(cell: Cell, own: Sequence[Entry]) -> str:
+def _key(cell: Cell) -> int | str:
+    """What a cell is kept by; a user's own method by its name, so that others can come and go."""
+    if not cell.added:
+        return cell.number
+    return f"added-{hashlib.sha256(cell.label.encode()).hexdigest()[:16]}"
+
+
+def _mark(cell: Cell) -> str:
     """What tells a cell from others; that of a method of the user's own changes with its file."""
-    if cell.entry is None or cell.entry not in own:
+    if cell.entry is None or not cell.added:
         return cell.label
     source = Path(inspect.getfile(cell.entry.kind)).read_bytes()
-    return f"{cell.label}, {hashlib.sha256(source).hexdigest()}"
+    return f"{cell.label}, {cell.added}, {hashlib.sha256(source).hexdigest()}"
 
 
 def _identity(grounds: Sequence[Ground], scale: Scale, seed: int) -> dict[str, object]:

@@ -10,13 +10,12 @@ import xarray as xr
 from rich.table import Table
 
 from fedsarsa.experiments.leaderboard.cells import AGENTS, FEDERATED, OWN, Cell
-from fedsarsa.experiments.leaderboard.entries import COMPARISON, CONTROL
+from fedsarsa.experiments.leaderboard.entries import BEST_COMMON, COMPARISON, CONTROL, OPTIMUM
 from fedsarsa.experiments.statistics import Estimate, known, mean_and_margin
 
 CSV = "leaderboard.csv"
 UNKNOWN = known(math.nan)
 ROUNDING = 1e-6  # shares of a number that make no difference
-BEST_COMMON, OPTIMUM = "best common policy", "own optimum"
 MEAN, WORST, GAP, TO_COMMON = RETURNS = (
     "mean return",
     "worst agent",
