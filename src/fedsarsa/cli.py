@@ -273,6 +273,10 @@ def leaderboard(
         console.print(tables.table(outcome.rows, board, name))
     for path in outcome.written:
         console.print(f"wrote {path}")
+    failed = dict.fromkeys(row.label for row in outcome.rows if row.error)
+    if failed:
+        console.print(f"failed, as the tables say: {', '.join(failed)}")
+        raise typer.Exit(1)
 
 
 @app.command("theory")

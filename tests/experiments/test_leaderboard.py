@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -9,11 +10,12 @@ import numpy as np
 import pytest
 
 import fedsarsa as fs
-from fedsarsa.experiments.leaderboard import cells, entries, figures, fleets, run, tables
+from fedsarsa.experiments.leaderboard import cells, entries, figures, fleets, run, scale, tables
 from fedsarsa.experiments.leaderboard.cells import Cell
 from fedsarsa.experiments.leaderboard.entries import COMPARISON, CONTROL, PREDICTION, Entry
 from fedsarsa.experiments.leaderboard.scale import Scale
 from fedsarsa.methods import METHODS, FedQ, QAvg
+from tests.experiments.commands import command
 
 TINY = Scale(40, 30, 8, 2, 2, (0.1, 0.3), (0.5,), 1)
 GROUND = fleets.GROUNDS["random-0.4"](0)
@@ -35,6 +37,20 @@ class AlsoMine(Mine):
 
 class Optimum(QAvg):
     name: ClassVar[str] = "own optimum"
+
+
+class Broken(QAvg):
+    name: ClassVar[str] = "broken"
+
+    def train(self, *args, **options):
+        return 1 / 0
+
+
+class Misshapen(QAvg):
+    name: ClassVar[str] = "misshapen"
+
+    def policies(self, history):
+        return super().policies(history)[0]
 
 
 class Nothing:
@@ -164,6 +180,8 @@ def my_methods(tmp_path, monkeypatch):
     (tmp_path / "other_methods_for_a_test.py").write_text(
         "from fedsarsa.methods import QAvg\nclass Other(QAvg): name = 'other'\n"
     )
+    (tmp_path / "broken_methods_for_a_test.py").write_text("import fedsarsa\nclass Mine(\n")
+    (tmp_path / "failing_methods_for_a_test.py").write_text("{}['no such key']\n")
 
 
 @pytest.mark.usefixtures("my_methods")
@@ -184,6 +202,11 @@ def test_a_method_of_ones_own():
             "my_methods_for_a_test:Yours",
             "add must name a class that can be imported, .* no attribute 'Yours'",
         ),
+        (
+            "broken_methods_for_a_test:Mine",
+            r"can be imported, .* SyntaxError: .*broken_methods_for_a_test.py, line 2",
+        ),
+        ("failing_methods_for_a_test:Mine", "can be imported, .* KeyError: 'no such key'"),
         ("my_methods_for_a_test:a_number", "add must name a class of methods, .* which is 3"),
         ("my_methods_for_a_test:Nothing", "without knows, train, target, communication, policies"),
         ("fedsarsa.methods:FedSynQ", "name must differ from those of other rows, got 'FedSynQ'"),
@@ -201,6 +224,45 @@ def test_two_methods_of_one_name(second, tmp_path):
     add = ["my_methods_for_a_test:Mine", f"my_methods_for_a_test:{second}"]
     with pytest.raises(ValueError, match=f":{second}.name must differ .* got 'mine', as .*:Mine has"):
         run.leaderboard(tmp_path / "board", TINY, 0, ["two-state"], add)
+
+
+@pytest.mark.usefixtures("my_methods")
+@pytest.mark.parametrize(
+    ("name", "error"),
+    [
+        ("Broken", r"ZeroDivisionError: division by zero \(my_methods_for_a_test.py, line 25\)"),
+        (
+            "Misshapen",
+            r"TypeError: policies of misshapen must have shape \(2, 5, 5\), or \(2, 5, 5, 5\).* got \(5, 5\)",
+        ),
+    ],
+)
+def test_an_error_in_a_method_of_ones_own(name, error):
+    added = entries.added(f"my_methods_for_a_test:{name}")
+    found = Cell(0, CONTROL, GROUND, added).measured(TINY, 0)
+    sticks = Cell(1, CONTROL, GROUND, None)
+    rows = tables.rows([sticks, Cell(0, CONTROL, GROUND, added)], [sticks.measured(TINY, 0), found])
+    assert re.fullmatch(f"failed: {error}", rows[0].reason)
+    assert tables.from_csv(tables.to_csv(rows))[0].reason == rows[0].reason
+    with pytest.raises((ZeroDivisionError, TypeError)):  # in a row of the package it is ours to mend
+        Cell(0, CONTROL, GROUND, replace(added, added="")).measured(TINY, 0)
+
+
+@pytest.mark.processes
+@pytest.mark.usefixtures("my_methods")
+def test_an_error_costs_its_own_row_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr(entries, "ENTRIES", (entry("QAvg, paper's form"),))
+    monkeypatch.setattr(scale, "QUICK", TINY)
+    add = [f"--add=my_methods_for_a_test:{name}" for name in ("Broken", "Mine")]
+    out = tmp_path / "board"
+    done = command("leaderboard", "--quick", "--fleet", "two-state", "--out", out, *add)
+    assert done.returncode == 1
+    assert done.stdout.endswith("failed, as the tables say: broken\n")
+    assert "failed: ZeroDivisionError" in (out / run.REPORT).read_text()
+    rows = {row.label: row for row in tables.from_csv((out / tables.CSV).read_text())}
+    assert rows["broken"].error
+    assert rows["mine"].numbers == rows["QAvg, paper's form"].numbers
+    assert len(list(out.glob("added-*.nc"))) == 1  # what failed is tried again
 
 
 def test_fleets_by_name():

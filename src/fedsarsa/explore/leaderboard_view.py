@@ -150,6 +150,6 @@ def table(rows: list[Row], leaders: set[Row]) -> str:
         label = escape(row.label)
         numbers = [escape(tables.shown(row.numbers.get(name))) for name in names]
         first = f"<b>{label}</b>" if row in leaders else label
-        why = f"<br><small>refused: {escape(row.refused)}</small>" if row.refused else ""
+        why = f"<br><small>{escape(row.reason)}</small>" if row.reason else ""
         made.append([first + why, escape(row.block), *numbers, tables.count(row.sent)])
     return html_table(["method", "what it does", *names, "floats sent"], made)

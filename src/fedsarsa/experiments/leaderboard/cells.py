@@ -1,9 +1,12 @@
 """One cell of the leaderboard: a method on a fleet, with settings chosen on some runs, measured on others."""
 
+import inspect
 import itertools
 import math
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import xarray as xr
@@ -50,6 +53,10 @@ class Cell:
                 found = trained(self.ground, self.board, self.entry, scale, seed)
             except ValueError as error:  # a method that cannot take these worlds says why
                 found = xr.Dataset(attrs={"refused": str(error)})
+            except Exception as error:
+                if not self.added:
+                    raise
+                found = xr.Dataset(attrs={"error": _told(error, self.entry)})  # costs its row, not the board
         return found.assign_attrs(fedsarsa_file=KIND, cell=self.label)
 
 
@@ -139,7 +146,15 @@ def returns(method: Method, history: History, ground: Ground) -> xr.Dataset:
     fleet, sound = ground.fleet, history.failed_at.values < 0
     result = np.full((len(sound), len(fleet)), np.nan)
     if sound.any():
-        policies = method.policies(history)[sound]
+        policies = np.asarray(method.policies(history))
+        agents, pairs = len(fleet), (fleet.states, fleet.actions)
+        if policies.shape not in {(len(sound), *pairs), (len(sound), agents, *pairs)}:
+            s, a = pairs
+            raise TypeError(
+                f"policies of {method.name} must have shape ({len(sound)}, {s}, {a}), or "
+                f"({len(sound)}, {agents}, {s}, {a}) with one per agent, got {policies.shape}"
+            )
+        policies = policies[sound]
         exact = returns_of(fleet, policies if policies.ndim == 4 else policies[:, None])
         result[sound] = exact.discounted_return.values
         above = -(exact.gap / np.maximum(1.0, abs(exact.optimal_return))).values
@@ -178,6 +193,14 @@ def _worth(found: xr.Dataset, board: str) -> float:
         missing = bool(found[OWN].isnull().all())
         value = -float(found[AGENTS if missing else OWN].mean(skipna=False))
     return value if math.isfinite(value) else -math.inf
+
+
+def _told(error: Exception, entry: Entry) -> str:
+    """An error in a user's own method, and the line of its module that it came from."""
+    module = inspect.getfile(entry.kind)
+    lines = [one.lineno for one in traceback.extract_tb(error.__traceback__) if one.filename == module]
+    where = f" ({Path(module).name}, line {lines[-1]})" if lines else ""
+    return f"{type(error).__name__}: {error}{where}"
 
 
 def _budget(board: str, scale: Scale) -> int:

@@ -70,8 +70,8 @@ def board_table(rows: Sequence[Row], board: str, ground: Ground) -> str:
 
 def _line(row: Row, board: str, leads: bool) -> str:
     label = f"<strong>{escape(row.label)}</strong>" if leads else escape(row.label)
-    if row.refused:
-        return f'<tr><td>{label}</td><td colspan="{len(columns(board)) + 4}">{escape(row.refused)}</td></tr>'
+    if row.reason:
+        return f'<tr><td>{label}</td><td colspan="{len(columns(board)) + 4}">{escape(row.reason)}</td></tr>'
     failed = f" ({row.failed} runs failed)" if row.failed else ""
     numbers = [shown(row.numbers.get(name)) for name in columns(board)]
     rest = [count(row.sent), f"{row.samples:,}" if row.samples else "-", _plain(row.step_size)]

@@ -31,7 +31,7 @@ TO_OWN, TO_FEDERATED, TO_AGENTS = DISTANCES = (
 
 @dataclass(frozen=True, eq=False)
 class Row:
-    """A method on a fleet of a board: its numbers by name, or why it refused the worlds."""
+    """A method on a fleet of a board: its numbers by name, or why it refused the worlds, or its error."""
 
     board: str
     fleet: str
@@ -44,6 +44,14 @@ class Row:
     temperature: float = math.nan
     failed: int = 0
     refused: str = ""
+    error: str = ""
+
+    @property
+    def reason(self) -> str:
+        """Why there are no numbers; empty where there are."""
+        if self.error:
+            return f"failed: {self.error}"
+        return f"refused: {self.refused}" if self.refused else ""
 
 
 def rows(cells: Sequence[Cell], found: Sequence[xr.Dataset]) -> list[Row]:
@@ -70,6 +78,8 @@ def _row(cell: Cell, data: xr.Dataset, sticks: xr.Dataset) -> Row:
     place = (cell.board, cell.ground.name, cell.entry.block, cell.entry.label)
     if "refused" in data.attrs:
         return Row(*place, refused=str(data.attrs["refused"]))
+    if "error" in data.attrs:
+        return Row(*place, error=str(data.attrs["error"]))
     if cell.board == CONTROL:
         numbers = _returns(data["discounted_return"], sticks)
     else:
@@ -149,13 +159,13 @@ def to_csv(rows: Sequence[Row]) -> str:
     names = (*RETURNS, *DISTANCES)
     heads = [head for name in names for head in (name, f"{name}, low", f"{name}, high")]
     places = ["board", "fleet", "block", "method"]
-    rest = ["floats sent", "samples", "step size", "temperature", "failed runs", "refused"]
+    rest = ["floats sent", "samples", "step size", "temperature", "failed runs", "refused", "error"]
     writer = csv.writer(text)
     writer.writerow([*places, *heads, *rest])
     for row in rows:
         each = [row.numbers.get(name, UNKNOWN) for name in names]
         numbers = [f"{x:.10g}" for one in each for x in (one.value, one.low, one.high)]
-        last = [row.sent, row.samples, row.step_size, row.temperature, row.failed, row.refused]
+        last = [row.sent, row.samples, row.step_size, row.temperature, row.failed, row.refused, row.error]
         writer.writerow([row.board, row.fleet, row.block, row.label, *numbers, *last])
     return text.getvalue().replace("nan", "")
 
@@ -176,6 +186,7 @@ def from_csv(text: str) -> list[Row]:
     try:
         for line in csv.DictReader(io.StringIO(text)):
             ends = {name: (name, f"{name}, low", f"{name}, high") for name in columns(line["board"])}
+            empty = line["refused"] or line["error"]
             parts = {name: [number(line[head]) for head in heads] for name, heads in ends.items()}
             found.append(
                 Row(
@@ -183,13 +194,14 @@ def from_csv(text: str) -> list[Row]:
                     line["fleet"],
                     line["block"],
                     line["method"],
-                    {} if line["refused"] else {name: Estimate(*three) for name, three in parts.items()},
+                    {} if empty else {name: Estimate(*three) for name, three in parts.items()},
                     sent=number(line["floats sent"]),
                     samples=int(line["samples"]),
                     step_size=number(line["step size"]),
                     temperature=number(line["temperature"]),
                     failed=int(line["failed runs"]),
                     refused=line["refused"],
+                    error=line["error"],
                 )
             )
     except (KeyError, TypeError, ValueError) as error:
@@ -209,6 +221,6 @@ def table(rows: Sequence[Row], board: str, fleet: str) -> Table:
             block = row.block
             result.add_section()
             result.add_row(f"[{block}]", *[""] * (len(names) + 1))
-        numbers = [row.refused] if row.refused else [shown(row.numbers.get(name)) for name in names]
-        result.add_row(row.label, *numbers, *([] if row.refused else [count(row.sent)]))
+        numbers = [row.reason] if row.reason else [shown(row.numbers.get(name)) for name in names]
+        result.add_row(row.label, *numbers, *([] if row.reason else [count(row.sent)]))
     return result
