@@ -19,6 +19,7 @@ from tests.experiments.commands import command
 
 TINY = Scale(40, 30, 8, 2, 2, (0.1, 0.3), (0.5,), 1)
 GROUND = fleets.GROUNDS["random-0.4"](0)
+NOT_ON = (CONTROL, "uneven-visits")
 OWN = """
 from dataclasses import dataclass
 from typing import ClassVar
@@ -82,13 +83,53 @@ def test_fleets_are_what_they_are_called(name):
     assert len(points) == len(ground.fleet)
 
 
+def test_local_steps_are_biased_where_visits_are_uneven():
+    """With K = 100 FedTD ends far from the federated point, and control variates remove that."""
+    ground = fleets.GROUNDS["uneven-visits"](0)
+    point = fs.theory.federated_point(ground.fleet, ground.state_features, ground.policy)
+    np.testing.assert_allclose(point, [4.5, 4.5])
+    np.testing.assert_allclose(cells.own_points(ground).mean(axis=0), [3.6, 3.6])
+    budget = replace(TINY, prediction_steps=3000, step_sizes=(0.05,), runs=10)
+    labels = ("FedTD(0), K = 100", "SCAFFLSA, K = 100")
+    biased, corrected = (cells.trained(ground, PREDICTION, entry(one), budget, 0) for one in labels)
+    assert biased.attrs["period"] == corrected.attrs["period"] == 100
+    assert biased["federated_error"].mean() > 10 * corrected["federated_error"].mean()
+    assert biased["own_error"].mean() < 2 * corrected["own_error"].mean()
+
+
+def test_a_fleet_for_predictions_alone():
+    ground = fleets.GROUNDS["uneven-visits"](0)
+    every = cells.cells([GROUND, ground], entries.entries)
+    assert {cell.ground.name for cell in every if cell.board == CONTROL} == {GROUND.name}
+    assert {cell.ground.name for cell in every if cell.board == PREDICTION} == {GROUND.name, ground.name}
+
+
+def test_samples_are_those_that_were_taken():
+    @dataclass(frozen=True, eq=False)
+    class Greedier(FedQ):
+        name: ClassVar[str] = "greedier"
+
+        def train(self, fleet, steps, **options):
+            return super().train(fleet, 50 * steps, **options | {"record_every": 50 * steps})
+
+    found = cells.trained(GROUND, CONTROL, Entry("greedier", Greedier), TINY, 0)
+    assert found.attrs["samples"] == 50 * TINY.control_steps
+    found = cells.trained(GROUND, CONTROL, entry("FedSynQ"), replace(TINY, control_steps=10), 0)
+    assert found.attrs["samples"] == 25  # one step, with a sample of every pair
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("board", entries.BOARDS)
-def test_all_rows_of_a_fleet(board):
-    every = [Cell(0, board, GROUND, one) for one in (None, *entries.entries(board))]
+@pytest.mark.parametrize(
+    ("board", "name"),
+    [(board, name) for board in entries.BOARDS for name in fleets.GROUNDS if (board, name) != NOT_ON],
+)
+def test_all_rows_of_a_fleet(board, name):
+    every = cells.cells([fleets.GROUNDS[name](0)], entries.entries)
+    every = [cell for cell in every if cell.board == board]
     found = [cell.measured(TINY, 0) for cell in every]
     rows = tables.rows(every, found)
-    assert not [row.refused for row in rows if row.refused]
+    assert every
+    assert not [row.reason for row in rows if row.reason]
     for row in rows:
         for name in tables.columns(board):
             low, value, high = (getattr(row.numbers[name], part) for part in ("low", "value", "high"))
@@ -170,6 +211,10 @@ def test_a_table_in_numbers():
     assert float(content[1][tables.TO_COMMON]) == 0
     assert float(content[0][tables.MEAN]) <= float(content[2][tables.MEAN])
     assert tables.leaders(rows) == {rows[0]}
+    assert re.fullmatch(r"found from 1 start, stationarity gap \S+", rows[1].note)
+    finance = replace(rows[0], label="finance")  # a NaN is left out, and no part of a name
+    again = tables.from_csv(tables.to_csv([finance, *rows]))
+    assert [(row.label, row.note) for row in again] == [(row.label, row.note) for row in [finance, *rows]]
 
 
 @pytest.fixture

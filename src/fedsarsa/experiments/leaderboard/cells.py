@@ -12,12 +12,13 @@ import numpy as np
 import xarray as xr
 
 from fedsarsa._checks import Floats
-from fedsarsa.experiments.leaderboard.entries import BOARDS, COMPARISON, CONTROL, PREDICTION, WORLDS, Entry
+from fedsarsa.experiments.leaderboard.entries import BOARDS, COMPARISON, CONTROL, PREDICTION, Entry
 from fedsarsa.experiments.leaderboard.fleets import Ground
 from fedsarsa.experiments.leaderboard.scale import Scale
 from fedsarsa.federation.history import History
 from fedsarsa.methods import ControlMethod, Method
 from fedsarsa.theory import best_common_policy, federated_point, fixed_point, returns_of
+from fedsarsa.worlds.fleet import Fleet
 
 KIND = "leaderboard cell"
 TUNING = 1_000_003  # added to the seed of runs on which settings are chosen
@@ -72,14 +73,15 @@ def yardsticks(ground: Ground, board: str, scale: Scale, seed: int) -> xr.Datase
         )
     # Ascents in many states and actions take long, and find one point from everywhere.
     small = fleet.states * fleet.actions <= 1000
-    best = best_common_policy(fleet, scale.starts if small else 1, seed, 400 if small else 60)
+    starts = scale.starts if small else 1
+    best = best_common_policy(fleet, starts, seed, 400 if small else 60)
     common = returns_of(fleet, best.policy)
     return xr.Dataset(
         {
             "best_common": ("agent", common.discounted_return.values),
             "optimal_return": ("agent", common.optimal_return.values),
         },
-        attrs={"stationarity_gap": best.gap},
+        attrs={"stationarity_gap": best.gap, "starts": starts},
     )
 
 
@@ -119,7 +121,8 @@ def trained(ground: Ground, board: str, entry: Entry, scale: Scale, seed: int) -
         step_size=step,
         temperature=math.nan if temperature is None else temperature,
         sent=float(sent),
-        samples=0 if entry.block == WORLDS else _budget(board, scale),
+        period=math.nan if per is None else float(per),
+        samples=_samples(method, steps, ground.fleet),
         failed=int((history.failed_at >= 0).sum()),
     )
 
@@ -129,8 +132,8 @@ def train(method: Method, ground: Ground, board: str, scale: Scale, runs: int, s
     steps = _budget(board, scale)
     if method.knows == "worlds":
         steps = min(scale.planning_steps, ground.planning_steps)
-    elif method.knows == "simulator":  # a step takes a sample of every pair
-        steps = max(1, steps // (ground.fleet.states * ground.fleet.actions))
+    elif method.knows == "simulator":
+        steps = max(1, steps // _samples(method, 1, ground.fleet))
     return method.train(ground.fleet, steps=steps, runs=runs, seed=seed, threads=1, record_every=steps)
 
 
@@ -195,6 +198,11 @@ def _worth(found: xr.Dataset, board: str) -> float:
     return value if math.isfinite(value) else -math.inf
 
 
+def _samples(method: Method, steps: int, fleet: Fleet) -> int:
+    """What an agent takes in so many steps: with a simulator, a sample of every pair in each."""
+    return steps * {"worlds": 0, "simulator": fleet.states * fleet.actions, "samples": 1}[method.knows]
+
+
 def _told(error: Exception, entry: Entry) -> str:
     """An error in a user's own method, and the line of its module that it came from."""
     module = inspect.getfile(entry.kind)
@@ -213,6 +221,10 @@ def cells(
     """All cells, board by board and fleet by fleet; each fleet begins with its yardsticks."""
     first = (None,) if yardsticks else ()
     rows = [
-        (board, ground, one) for board in BOARDS for ground in grounds for one in (*first, *entries(board))
+        (board, ground, one)
+        for board in BOARDS
+        for ground in grounds
+        if ground.control or board == PREDICTION
+        for one in (*first, *entries(board))
     ]
     return [Cell(number, *row) for number, row in enumerate(rows)]

@@ -1,7 +1,7 @@
 """The fleets of the leaderboard, with the features and policies that methods meet there."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -9,6 +9,7 @@ from fedsarsa import _checks
 from fedsarsa.learning.features import FiniteFeatures, ModuloFeatures, OneHot, TabularFeatures
 from fedsarsa.learning.policies import FixedPolicy
 from fedsarsa.worlds import garnet, paper, random_mdps, seven_states, two_state, windy_cliffs
+from fedsarsa.worlds.finite import FiniteMDP
 from fedsarsa.worlds.fleet import Fleet
 
 
@@ -29,7 +30,9 @@ class Ground:
     state_features, policy : FiniteFeatures, FixedPolicy
         For prediction: features of states, and the policy whose values are learned.
     planning_steps : int
-        After so many sweeps over their tables planners have long converged.
+        At most so many sweeps over their tables of methods that know the worlds.
+    control : bool
+        Whether it is on the board of control as well.
     """
 
     name: str
@@ -40,6 +43,7 @@ class Ground:
     state_features: FiniteFeatures
     policy: FixedPolicy
     planning_steps: int = 10**6
+    control: bool = True
 
     @property
     def spread(self) -> float:
@@ -80,6 +84,22 @@ def _random_mdps(kappa: float) -> Callable[[int], Ground]:
     return lambda seed: _ground(f"random-{kappa:g}", about, random_mdps.fleet(5, kappa, seed))
 
 
+def _uneven_visits() -> Ground:
+    """Even agents are mostly in state 0, odd ones in state 1; it pays them 1, and the other one -1.
+
+    The federated point is (4.5, 4.5), the values that agents see where they are, and the mean of their fixed
+    points (3.6, 3.6).
+    """
+    often, seldom = 0.95, 0.05
+    pair = [
+        FiniteMDP(np.tile(to, (2, 2, 1)), reward, 0.8)
+        for to, reward in (([often, seldom], [1.0, -1.0]), ([seldom, often], [-1.0, 1.0]))
+    ]
+    about = "two kinds of agents, each mostly in a state where the others seldom are: local steps are biased"
+    ground = _ground("uneven-visits", about, Fleet(pair[agent % 2] for agent in range(10)))
+    return replace(ground, control=False)
+
+
 GROUNDS: dict[str, Callable[[int], Ground]] = {
     "published": _published,
     "random-0": _random_mdps(0.0),
@@ -95,6 +115,7 @@ GROUNDS: dict[str, Callable[[int], Ground]] = {
         "two worlds in which the good actions of one state are swapped; restarts with chance 0.05",
         seven_states.fleet(10, restart=0.05),
     ),
+    "uneven-visits": lambda _: _uneven_visits(),
 }
 
 

@@ -15,11 +15,15 @@ from fedsarsa.experiments.leaderboard.tables import Row, columns, count, leaders
 ABOUT = {
     CONTROL: "Exact discounted returns of the learned policies. Mean return: over agents. Worst agent: the "
     "smallest return of any. Gaps are means over agents: to each agent's own optimum, and to the best common "
-    "policy found from several starts, which a method that learns a policy per agent may beat.",
+    "policy. That is the best local optimum found, from as many starts as its row says; its stationarity gap "
+    "is the rate at which a small change can still improve it. Methods may beat it, above all those that "
+    "learn a policy per agent. Step sizes and temperatures were chosen by the mean return, which bold rows "
+    "lead.",
     "prediction": "Squared distances of the learned parameters, in units of that of &theta; = 0 to the "
     "agents' fixed points: to the point that the method tends to, to the federated point, and to each "
-    "agent's own fixed point.",
+    "agent's own fixed point. Step sizes were chosen by the first, bold rows lead by the last.",
 }
+SETTINGS = ("floats sent per agent", "steps per exchange", "samples", "step size", "temperature")
 
 
 def page(
@@ -34,7 +38,7 @@ def page(
     sections = "".join(
         f'<h2 id="{board}">{board.capitalize()}</h2><p>{ABOUT[board]}</p>'
         f"{html_report.picture(pictures[board], f'The {board} board')}"
-        f"{''.join(board_table(rows, board, ground) for ground in grounds)}"
+        f"{''.join(board_table(rows, board, one) for one in grounds if one.control or board != CONTROL)}"
         for board in BOARDS
         if board in pictures
     )
@@ -42,10 +46,13 @@ def page(
 <html lang="en"><head><meta charset="utf-8"><title>Federated RL: the leaderboard</title>
 <link rel="icon" href="data:,"><style>{html_report.STYLE}</style></head><body>
 <h1>Federated RL: the leaderboard</h1>
-<p>All methods of fedsarsa {escape(__version__)} on the same fleets, with as many samples per agent. Step
-sizes, and temperatures of methods that act by what they learn, come from one grid and were chosen on runs
-that are not shown. Numbers are means over runs with 95% intervals; <strong>bold</strong> rows are those that
-are not told from the best of their block. No learned policy beats an agent's own optimum, as was checked.</p>
+<p>All methods of fedsarsa {escape(__version__)} on the same fleets, with the same budget of samples per
+agent; the column of samples says how many were taken. Step sizes, and temperatures of methods that act by
+what they learn, come from one grid, which stands under Settings, and were chosen on runs that are not shown.
+Temperatures are in units of the largest difference of two rewards of the fleet. Other arguments have their
+defaults, unless a label says otherwise. Numbers are means over runs with 95% intervals;
+<strong>bold</strong> rows are not distinguishable from the best of their block. No learned policy beats an
+agent's own optimum, as was checked.</p>
 {sections}
 <h2 id="settings">Settings</h2>
 {html_report.settings_table(scale, seed, seconds)}
@@ -56,7 +63,7 @@ are not told from the best of their block. No learned policy beats an agent's ow
 def board_table(rows: Sequence[Row], board: str, ground: Ground) -> str:
     """The rows of one fleet, block by block."""
     ours = [row for row in rows if row.board == board and row.fleet == ground.name]
-    names = (*columns(board), "floats sent per agent", "samples", "step size", "temperature")
+    names = (*columns(board), *SETTINGS)
     heads = "".join(f"<th>{escape(name)}</th>" for name in ("method", *names))
     best, body, block = leaders(rows), "", ""
     for row in ours:
@@ -65,18 +72,24 @@ def board_table(rows: Sequence[Row], board: str, ground: Ground) -> str:
             body += f'<tr><th colspan="{len(names) + 1}">{escape(block)}</th></tr>'
         body += _line(row, board, row in best)
     table = f'<div class="wide"><table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>'
-    return f"<h3>{escape(ground.name)}</h3><p>{escape(ground.about)}; {escape(str(ground.fleet))}.</p>{table}"
+    given = repr(ground.features) if board == CONTROL else f"{ground.state_features!r}, {ground.policy!r}"
+    about = f"{ground.about}; {ground.fleet}; {given}."
+    return f"<h3>{escape(ground.name)}</h3><p>{escape(about)}</p>{table}"
 
 
 def _line(row: Row, board: str, leads: bool) -> str:
     label = f"<strong>{escape(row.label)}</strong>" if leads else escape(row.label)
     if row.reason:
-        return f'<tr><td>{label}</td><td colspan="{len(columns(board)) + 4}">{escape(row.reason)}</td></tr>'
+        width = len(columns(board)) + len(SETTINGS)
+        return f'<tr><td>{label}</td><td colspan="{width}">{escape(row.reason)}</td></tr>'
     failed = f" ({row.failed} runs failed)" if row.failed else ""
+    note = f"<br><small>{escape(row.note)}</small>" if row.note else ""
     numbers = [shown(row.numbers.get(name)) for name in columns(board)]
-    rest = [count(row.sent), f"{row.samples:,}" if row.samples else "-", _plain(row.step_size)]
-    cells = [*numbers, *rest, _plain(row.temperature)]
-    return f"<tr><td>{label}{failed}</td>{''.join(f'<td class=number>{cell}</td>' for cell in cells)}</tr>"
+    rest = [count(row.sent), count(row.period), f"{row.samples:,}" if row.samples else "-"]
+    cells = [*numbers, *rest, _plain(row.step_size), _plain(row.temperature)]
+    return (
+        f"<tr><td>{label}{failed}{note}</td>{''.join(f'<td class=number>{cell}</td>' for cell in cells)}</tr>"
+    )
 
 
 def _plain(number: float) -> str:

@@ -3,8 +3,9 @@
 import csv
 import io
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import xarray as xr
 from rich.table import Table
@@ -39,12 +40,14 @@ class Row:
     label: str
     numbers: dict[str, Estimate] = field(default_factory=dict)
     sent: float = math.nan
+    period: float = math.nan
     samples: int = 0
     step_size: float = math.nan
     temperature: float = math.nan
     failed: int = 0
     refused: str = ""
     error: str = ""
+    note: str = ""
 
     @property
     def reason(self) -> str:
@@ -67,10 +70,16 @@ def rows(cells: Sequence[Cell], found: Sequence[xr.Dataset]) -> list[Row]:
             for label, name in ((BEST_COMMON, "best_common"), (OPTIMUM, "optimal_return")):
                 exact = sticks[name].expand_dims("run")
                 numbers = _returns(exact, sticks)
-                result.append(Row(CONTROL, start.ground.name, COMPARISON, label, numbers))
+                note = _found(sticks) if label == BEST_COMMON else ""
+                result.append(Row(CONTROL, start.ground.name, COMPARISON, label, numbers, note=note))
     order = {block: place for place, block in enumerate(dict.fromkeys(row.block for row in result))}
     places = {(row.board, row.fleet): place for place, row in reversed(list(enumerate(result)))}
     return sorted(result, key=lambda row: (places[row.board, row.fleet], order[row.block]))
+
+
+def _found(sticks: xr.Dataset) -> str:
+    starts, gap = int(sticks.attrs["starts"]), float(sticks.attrs["stationarity_gap"])
+    return f"found from {starts} start{'s' if starts > 1 else ''}, stationarity gap {gap:.2g}"
 
 
 def _row(cell: Cell, data: xr.Dataset, sticks: xr.Dataset) -> Row:
@@ -90,6 +99,7 @@ def _row(cell: Cell, data: xr.Dataset, sticks: xr.Dataset) -> Row:
         *place,
         numbers,
         sent=float(told["sent"]),
+        period=float(told["period"]),
         samples=int(told["samples"]),
         step_size=float(told["step_size"]),
         temperature=float(told["temperature"]),
@@ -153,21 +163,39 @@ def leaders(rows: Sequence[Row]) -> set[Row]:
     return best
 
 
+def _number(value: str) -> float:
+    return float(value) if value else math.nan
+
+
+# What a row holds beside its places and its numbers: heads of columns, and how they are read.
+PLACES = ("board", "fleet", "block", "method")
+REST: dict[str, tuple[str, Callable[[str], Any]]] = {
+    "sent": ("floats sent", _number),
+    "period": ("steps per exchange", _number),
+    "samples": ("samples", int),
+    "step_size": ("step size", _number),
+    "temperature": ("temperature", _number),
+    "failed": ("failed runs", int),
+    "refused": ("refused", str),
+    "error": ("error", str),
+    "note": ("note", str),
+}
+
+
 def to_csv(rows: Sequence[Row]) -> str:
     """Every number with its interval."""
     text = io.StringIO()
     names = (*RETURNS, *DISTANCES)
     heads = [head for name in names for head in (name, f"{name}, low", f"{name}, high")]
-    places = ["board", "fleet", "block", "method"]
-    rest = ["floats sent", "samples", "step size", "temperature", "failed runs", "refused", "error"]
     writer = csv.writer(text)
-    writer.writerow([*places, *heads, *rest])
+    writer.writerow([*PLACES, *heads, *(head for head, _ in REST.values())])
     for row in rows:
         each = [row.numbers.get(name, UNKNOWN) for name in names]
         numbers = [f"{x:.10g}" for one in each for x in (one.value, one.low, one.high)]
-        last = [row.sent, row.samples, row.step_size, row.temperature, row.failed, row.refused, row.error]
-        writer.writerow([row.board, row.fleet, row.block, row.label, *numbers, *last])
-    return text.getvalue().replace("nan", "")
+        known = [*numbers, *(getattr(row, name) for name in REST)]
+        places = [row.board, row.fleet, row.block, row.label]
+        writer.writerow([*places, *("" if str(one) == "nan" else one for one in known)])
+    return text.getvalue()
 
 
 def from_csv(text: str) -> list[Row]:
@@ -178,32 +206,16 @@ def from_csv(text: str) -> list[Row]:
     ValueError
         The text is another table.
     """
-
-    def number(value: str) -> float:
-        return float(value) if value else math.nan
-
     found = []
     try:
         for line in csv.DictReader(io.StringIO(text)):
             ends = {name: (name, f"{name}, low", f"{name}, high") for name in columns(line["board"])}
             empty = line["refused"] or line["error"]
-            parts = {name: [number(line[head]) for head in heads] for name, heads in ends.items()}
-            found.append(
-                Row(
-                    line["board"],
-                    line["fleet"],
-                    line["block"],
-                    line["method"],
-                    {} if empty else {name: Estimate(*three) for name, three in parts.items()},
-                    sent=number(line["floats sent"]),
-                    samples=int(line["samples"]),
-                    step_size=number(line["step size"]),
-                    temperature=number(line["temperature"]),
-                    failed=int(line["failed runs"]),
-                    refused=line["refused"],
-                    error=line["error"],
-                )
-            )
+            parts = {name: [_number(line[head]) for head in heads] for name, heads in ends.items()}
+            numbers = {} if empty else {name: Estimate(*three) for name, three in parts.items()}
+            rest = {name: read(line[head]) for name, (head, read) in REST.items()}
+            board, fleet, block, label = (line[place] for place in PLACES)
+            found.append(Row(board, fleet, block, label, numbers, **rest))
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"expected a table that fedsarsa leaderboard wrote, got: {error!r}") from None
     return found
