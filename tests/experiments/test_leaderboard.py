@@ -2,7 +2,12 @@
 
 import csv
 import io
+import os
 import re
+import signal
+import subprocess
+import sys
+import time
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -346,6 +351,52 @@ def test_a_leaderboard_resumes(tmp_path, monkeypatch):
     assert said == []
     with pytest.raises(ValueError, match="holds results of another configuration"):
         run.leaderboard(out, TINY, 1, ["two-state"])
+
+
+def leaderboard(out):
+    """The command as a shell starts it, on one fleet."""
+    script = "from fedsarsa.cli import main; main()"
+    words = ["leaderboard", "--quick", "--fleet", "two-state", "--out", out]
+    return subprocess.Popen(
+        [sys.executable, "-c", script, *map(str, words)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def finish(out):
+    with leaderboard(out) as child:
+        printed, errors = child.communicate(timeout=400)
+    assert child.returncode == 0, errors
+    return printed
+
+
+@pytest.mark.slow
+@pytest.mark.processes
+def test_the_command_resumes_where_it_was_interrupted(tmp_path):
+    out, whole = tmp_path / "out", tmp_path / "whole"
+    with leaderboard(out) as child:
+        while child.poll() is None and len(list(out.glob("????.nc"))) < 3:
+            time.sleep(0.01)
+        os.killpg(child.pid, signal.SIGINT)
+        printed, errors = child.communicate(timeout=60)
+    assert child.returncode == 130, errors
+    assert "interrupted" in printed
+    assert not (out / run.REPORT).exists()
+    kept = {path.name: path.stat().st_mtime_ns for path in out.glob("????.nc")}
+    assert len(kept) >= 3
+    printed = finish(out)
+    every = {path.name: path.stat().st_mtime_ns for path in out.glob("????.nc")}
+    assert kept.items() < every.items()  # no finished cell was lost or measured again, and some were missing
+    finish(whole)
+    assert (out / tables.CSV).read_text() == (whole / tables.CSV).read_text()
+    rows = tables.from_csv((out / tables.CSV).read_text())
+    assert {(row.board, row.label) for row in rows} >= {(one.kind.task, one.label) for one in entries.ENTRIES}
+    assert all(row.label in printed for row in rows if row.block == entries.SAMPLES)
+    for name in (run.REPORT, tables.CSV, "leaderboard-control.png", "leaderboard-prediction.png"):
+        assert f"wrote {out / name}" in printed
 
 
 def test_a_row_is_its_methods_own_training():
