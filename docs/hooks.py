@@ -1,8 +1,8 @@
 """What the site says in numbers and options is made when it is built, so that it cannot go stale.
 
-A page asks for it with a comment: ``<!-- claims -->``, ``<!-- options -->``, ``<!-- keys -->``,
-``<!-- commands -->``. Formulas become MathML, which browsers show without a script. Labels of the paper's
-source, such as ``eq:w``, get the number that is printed there.
+A page asks for it with a comment, such as ``<!-- claims -->`` or ``<!-- options -->``: the keys of `MADE`.
+Formulas become MathML, which browsers show without a script. Labels of the paper's source, such as ``eq:w``,
+get the number that is printed there.
 """
 
 import csv
@@ -23,10 +23,15 @@ from typer.main import get_command
 import fedsarsa as fs
 from fedsarsa.cli import app
 from fedsarsa.experiments import config, config_errors
+from fedsarsa.experiments.leaderboard import fleets, report, tables
+from fedsarsa.experiments.leaderboard.entries import BLOCKS, CONTROL, PREDICTION
 from fedsarsa.experiments.reproduction.claim import CLASSES
 from fedsarsa.experiments.statistics import Estimate
 
 CLAIMS = Path(__file__).parent / "claims.csv"
+LEADING = {tables.MEAN, tables.TO_AGENTS}
+BOARDS = Path(__file__).parent / "leaderboard.csv"
+PERCENT = 0.01
 LABELS = Path(__file__).parent / "labels.csv"
 PAPER = "https://arxiv.org/abs/2401.15273"
 
@@ -163,11 +168,52 @@ def _flag(parameter: click.Parameter) -> bool:
     return bool(getattr(parameter, "is_flag", False))
 
 
+def board(name: str, number: str, unit: float = 1.0) -> str:
+    """One number of a board of the leaderboard, methods by fleets; bold where it is what rows lead by."""
+    rows = [row for row in tables.from_csv(BOARDS.read_text(encoding="utf-8")) if row.board == name]
+    names = list(dict.fromkeys(row.fleet for row in rows))
+    best = tables.leaders(rows) if number in LEADING else set()
+    lines = [f"| method | {' | '.join(names)} |", f"|---|{'---|' * len(names)}"]
+    for block in BLOCKS:
+        labels = dict.fromkeys(row.label for row in rows if row.block == block)
+        lines += [f"| *{block}* |{' |' * len(names)}"] if labels else []
+        for label in labels:
+            own = {row.fleet: row for row in rows if row.label == label}
+            cells = [_number(own[fleet], number, unit, own[fleet] in best) for fleet in names]
+            lines.append(f"| {label} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _number(row: tables.Row, number: str, unit: float, leads: bool) -> str:
+    one = row.numbers.get(number)
+    if one is None:
+        return row.reason
+    shown = tables.shown(Estimate(one.value / unit, one.low / unit, one.high / unit))
+    return f"**{shown}**" if leads else shown
+
+
+def fleets_of(name: str) -> str:
+    """All numbers of a board, a folded table per fleet."""
+    rows = tables.from_csv(BOARDS.read_text(encoding="utf-8"))
+    on = {row.fleet for row in rows if row.board == name}
+    return "\n\n".join(
+        f"<details><summary>{one.name}, all numbers</summary>{report.board_table(rows, name, one)}</details>"
+        for one in fleets.grounds([], 0)
+        if one.name in on
+    )
+
+
 MADE: dict[str, Callable[[], str]] = {
     "claims": claims,
     "options": options,
     "keys": keys,
     "commands": commands,
+    "returns": lambda: board(CONTROL, tables.MEAN),
+    "worst agents": lambda: board(CONTROL, tables.WORST),
+    "errors": lambda: board(PREDICTION, tables.TO_AGENTS, PERCENT),
+    "federated errors": lambda: board(PREDICTION, tables.TO_FEDERATED, PERCENT),
+    "control fleets": lambda: fleets_of(CONTROL),
+    "prediction fleets": lambda: fleets_of(PREDICTION),
 }
 
 

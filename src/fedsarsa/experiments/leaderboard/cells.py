@@ -123,6 +123,7 @@ def trained(ground: Ground, board: str, entry: Entry, scale: Scale, seed: int) -
         sent=float(sent),
         period=math.nan if per is None else float(per),
         samples=_samples(method, steps, ground.fleet),
+        note=f"{steps} sweeps" if method.knows == "worlds" else "",
         failed=int((history.failed_at >= 0).sum()),
     )
 

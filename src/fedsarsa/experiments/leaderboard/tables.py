@@ -104,6 +104,7 @@ def _row(cell: Cell, data: xr.Dataset, sticks: xr.Dataset) -> Row:
         step_size=float(told["step_size"]),
         temperature=float(told["temperature"]),
         failed=int(told["failed"]),
+        note=str(told["note"]),
     )
 
 
