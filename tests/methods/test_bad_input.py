@@ -17,9 +17,9 @@ def test_what_methods_themselves_refuse():
         (lambda: m.FedTD(sync_every=0), "sync_every must be an integer of at least 1, got 0"),
         (lambda: m.FedTD(server_step=0.0), "size must be a positive number, got 0.0"),
         (lambda: m.NStepTD(n=0), "n must be an integer of at least 1, got 0"),
-        (lambda: m.FedQ(step_size=1.0), r"step_size must be below 1, .* got 1.0; FedSARSA"),
-        (lambda: m.FedQ(step_size=fs.LinearDecay(1.0, 1.0)), r"step_size must be below 1, .* got 2.0"),
-        (lambda: m.FedSynQ(step_size=1.5), r"step_size must be at most 1, .* got 1.5; FedSARSA"),
+        (lambda: m.FedQ(step_size=1.0), r"step_size must be below 1 at every step, .* got 1; FedSARSA"),
+        (lambda: m.FedQ(step_size=fs.LinearDecay(1.0, 1.0)), r"step_size must be below 1 .* got 2; FedSARSA"),
+        (lambda: m.FedSynQ(step_size=1.5), r"step_size must be at most 1 .* got 1.5; FedSARSA"),
         (lambda: m.FedQ(averaging="all"), "averaging must be one of equal, importance, got 'all'"),
         (lambda: m.PFLSA(own=0.0), r"own must be in \(0, 1\], got 0.0; FedTD"),
         (lambda: m.ConsensusTD(graph="line"), "graph must be one of complete, ring, star, got 'line'"),
@@ -41,6 +41,55 @@ def test_what_methods_themselves_refuse():
 def test_dense_features_have_no_entries_to_average_by(averaging):
     with pytest.raises(ValueError, match=r"one active parameter per pair.*FedSARSA takes any"):
         m.FedQ(averaging=averaging, features=DENSE).train(FLEET, steps=5)
+
+
+class Doubling:
+    """A schedule of a user's own, which is 1.6 at step 4 and tiny at first."""
+
+    def at(self, t):
+        return 0.1 * 2.0**t
+
+
+GROWING = [
+    fs.PiecewiseDecay([0.1, 1.5], [10]),
+    fs.LinearSchedule(0.1, 2.0, 40),
+    fs.ExponentialSchedule(0.1, 2.0, 40),
+    Doubling(),
+    [0.1, 0.2, fs.PiecewiseDecay([0.1, 0.2, 1.5, 0.1], [3, 10, 20])],
+]
+
+
+@pytest.mark.parametrize("step_size", GROWING, ids=repr)
+def test_step_sizes_that_grow_are_refused_where_values_would_be_wrong(step_size):
+    for method, most in [
+        (m.FedQ(step_size=step_size), "below 1 at every step"),
+        (m.FedQ(step_size=step_size, averaging="importance"), "below 1"),
+        (m.FedSynQ(step_size), "at most 1 at every step"),
+        (fs.FedSARSA(fs.OneHot(), step_size=step_size, server=fs.servers.ImportanceMean()), "below 1 with"),
+    ]:
+        with pytest.raises(ValueError, match=f"step_size must be {most}"):
+            method.train(FLEET, steps=50, runs=1)
+        method.train(FLEET, steps=3, runs=1)  # which do not get so far
+
+
+def test_importance_averaging_takes_what_it_can_weigh():
+    algo = fs.FedSARSA(DENSE, step_size=0.1, server=fs.servers.ImportanceMean())
+    with pytest.raises(ValueError, match=r"features must have one active parameter per pair .* got 3; Mean"):
+        algo.train(FLEET, steps=5)
+    algo = fs.FedSARSA(fs.OneHot(), step_size=1.0, server=fs.servers.ImportanceMean())
+    with pytest.raises(ValueError, match=r"step_size must be below 1 with ImportanceMean.* got 1; Mean"):
+        algo.train(FLEET, steps=5)
+
+
+def test_pairs_that_nobody_tries_are_named():
+    for behaviour in (fs.FixedPolicy(0), [fs.FixedPolicy(0)] * 3):
+        with pytest.raises(
+            ValueError, match=r"some agent try every action.*none at \[0, 1\].*FixedPolicy\(\).*FedSARSA"
+        ):
+            m.FedQ(behaviour).train(FLEET, steps=5)
+    one_each = [fs.FixedPolicy(a) for a in (0, 1, 0)]
+    m.FedQ(one_each).train(FLEET, steps=5, runs=1)
+    m.FedQ(fs.FixedPolicy(0), features=fs.ModuloFeatures(4, 1)).train(FLEET, steps=5, runs=1)
 
 
 def test_off_policy_td_needs_a_table_and_coverage():

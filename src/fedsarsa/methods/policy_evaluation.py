@@ -73,7 +73,7 @@ class Prediction(Setting):
         return super().problem(worlds, steps, runs, seed)
 
     def target(self, fleet: Fleet) -> Floats:
-        """`federated_point`, (d,), whatever K and the step size are."""
+        """`federated_point`, (d,), whatever K is; agents count by their late step sizes."""
         return mean_root(self, fleet)
 
 
