@@ -125,10 +125,13 @@ def keys(axis: str) -> list[str]:
 
 
 def label(value: Any) -> str:
-    """A value in few words: tables by their kind and numbers."""
+    """A value in few words: tables by their kind or method, and numbers."""
     if isinstance(value, dict):
-        rest = ", ".join(f"{key} {label(item)}" for key, item in value.items() if key != "kind")
-        return f"{value.get('kind', '')}({rest})" if rest else str(value.get("kind", value))
+        names = [str(value[key]) for key in ("kind", "method") if key in value]
+        rest = ", ".join(
+            f"{key} {label(item)}" for key, item in value.items() if key not in {"kind", "method"}
+        )
+        return f"{' '.join(names)}({rest})" if rest else " ".join(names) or str(value)
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
