@@ -60,7 +60,10 @@ def test_fedsarsa_may_be_named_too():
         ('method = "FedTD"\nsync = 3', "algorithm.sync: unknown key; did you mean 'sync_every'?; valid"),
         ("sync = 3", "algorithm.sync: unknown key; did you mean 'sync_every'?"),
         ('method = "SCAFFLSA"\nsync_every = 0.5', "algorithm.sync_every.*: expected a whole number"),
-        ('method = "FedTD"\npolicy = { kind = "softmax" }', "algorithm.policy.kind: expected 'fixed'"),
+        (
+            'method = "FedTD"\npolicy = { kind = "softmax" }',
+            "policy must be a FixedPolicy.*got Softmax.*FedSARSA",
+        ),
         ('method = "FedQ"\nstep_size = 1.5', "algorithm: step_size must be below 1"),
     ],
 )

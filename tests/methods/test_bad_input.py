@@ -15,7 +15,7 @@ def test_what_methods_themselves_refuse():
         (lambda: m.OneShotTD(policy=fs.Softmax()), "policy must be a FixedPolicy, whose values OneShotTD"),
         (lambda: m.SCAFFLSA(policy=fs.Greedy()), r"got Greedy.*FedSARSA learns with a policy that moves"),
         (lambda: m.FedTD(sync_every=0), "sync_every must be an integer of at least 1, got 0"),
-        (lambda: m.FedTD(server_step=0.0), "size must be a positive number, got 0.0"),
+        (lambda: m.FedTD(server_step=0.0), "server_step must be a positive number, got 0.0"),
         (lambda: m.NStepTD(n=0), "n must be an integer of at least 1, got 0"),
         (lambda: m.FedQ(step_size=1.0), r"step_size must be below 1 at every step, .* got 1; FedSARSA"),
         (lambda: m.FedQ(step_size=fs.LinearDecay(1.0, 1.0)), r"step_size must be below 1 .* got 2; FedSARSA"),
@@ -98,7 +98,7 @@ def test_off_policy_td_needs_a_table_and_coverage():
     ):
         m.NStepTD(DENSE, behaviour=fs.FixedPolicy()).train(FLEET, steps=5)
     table = fs.ModuloFeatures(4, 1)
-    with pytest.raises(ValueError, match=r"probability 0 at \[0, 1\] for agent 0; FedQ"):
+    with pytest.raises(ValueError, match=r"probability 0 at \[0, 1\] for agent 0; FedTD learns"):
         m.NStepTD(table, fs.FixedPolicy(), behaviour=fs.FixedPolicy(0)).train(FLEET, steps=5)
     with pytest.raises(ValueError, match=r"behaviour must be one or one per agent \(3\), got 2"):
         m.NStepTD(table, fs.FixedPolicy(), behaviour=[fs.FixedPolicy()] * 2).train(FLEET, steps=5)
@@ -120,6 +120,28 @@ def test_one_chain_needs_one_kernel():
 def test_so_many_steps_of_all_pairs_have_no_random_numbers():
     with pytest.raises(ValueError, match=r"steps must be below .* with 8 pairs"):
         m.FedSynQ().train(FLEET, steps=10**14)
+
+
+@pytest.mark.parametrize("method", [m.FedTD(), m.FedQ(), m.FedSynQ(), m.QAvg()], ids=repr)
+def test_worlds_that_are_not_finite_are_left_to_fedsarsa(method):
+    carts = fs.control.fleet("CartPole", 2)
+    for fleet in (carts, list(carts)):
+        with pytest.raises(TypeError, match=f"finite worlds, as {method.name} trains .*CartPole.*FedSARSA"):
+            method.train(fleet, steps=5)
+
+
+def test_step_sizes_that_overshoot_a_backup():
+    with pytest.raises(ValueError, match=r"at most 1, .*got 1.5; SoftPAvg and ProjPAvg take larger ones"):
+        m.QAvg(1.5)
+
+
+def test_what_is_asked_of_fedsarsa_or_of_one_point_names_the_way():
+    method = m.PFLSA()
+    with pytest.raises(TypeError, match=r"algo must be a FedSARSA, got PFLSA.*; its own target\(fleet\)"):
+        fs.theory.round_limit(FLEET, method)
+    history = method.train(FLEET, steps=5, runs=1)
+    with pytest.raises(ValueError, match=r"got \(3, 8\); personal_mse takes a point per agent"):
+        history.mse(method.target(FLEET))
 
 
 def test_theory_names_the_server_it_does_not_speak_of():
