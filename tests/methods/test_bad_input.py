@@ -50,16 +50,16 @@ class Doubling:
         return 0.1 * 2.0**t
 
 
-GROWING = [
-    fs.PiecewiseDecay([0.1, 1.5], [10]),
-    fs.LinearSchedule(0.1, 2.0, 40),
-    fs.ExponentialSchedule(0.1, 2.0, 40),
-    Doubling(),
-    [0.1, 0.2, fs.PiecewiseDecay([0.1, 0.2, 1.5, 0.1], [3, 10, 20])],
-]
+GROWING = {
+    "piecewise": fs.PiecewiseDecay([0.1, 1.5], [10]),
+    "linear": fs.LinearSchedule(0.1, 2.0, 40),
+    "exponential": fs.ExponentialSchedule(0.1, 2.0, 40),
+    "own": Doubling(),
+    "of one agent": [0.1, 0.2, fs.PiecewiseDecay([0.1, 0.2, 1.5, 0.1], [3, 10, 20])],
+}
 
 
-@pytest.mark.parametrize("step_size", GROWING, ids=repr)
+@pytest.mark.parametrize("step_size", GROWING.values(), ids=GROWING)
 def test_step_sizes_that_grow_are_refused_where_values_would_be_wrong(step_size):
     for method, most in [
         (m.FedQ(step_size=step_size), "below 1 at every step"),
@@ -122,9 +122,9 @@ def test_so_many_steps_of_all_pairs_have_no_random_numbers():
         m.FedSynQ().train(FLEET, steps=10**14)
 
 
-@pytest.mark.parametrize("method", [m.FedTD(), m.FedQ(), m.FedSynQ(), m.QAvg()], ids=repr)
-def test_worlds_that_are_not_finite_are_left_to_fedsarsa(method):
-    carts = fs.control.fleet("CartPole", 2)
+@pytest.mark.parametrize("kind", m.METHODS, ids=lambda kind: kind.name)
+def test_worlds_that_are_not_finite_are_left_to_fedsarsa(kind):
+    method, carts = kind(), fs.control.fleet("CartPole", 2)
     for fleet in (carts, list(carts)):
         with pytest.raises(TypeError, match=f"finite worlds, as {method.name} trains .*CartPole.*FedSARSA"):
             method.train(fleet, steps=5)

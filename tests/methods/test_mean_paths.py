@@ -64,7 +64,7 @@ EACH_OWN = [
         for K in (1, 10)
     ),
     m.ConsensusTD(FEATURES, PI, ALPHAS, graph="ring"),
-    m.PFLSA(FEATURES, PI, ALPHAS),
+    *(m.PFLSA(FEATURES, PI, ALPHAS, sync_every=K) for K in (1, 10)),
 ]
 
 
@@ -103,12 +103,13 @@ def test_plain_averaging_rests_at_the_round_limit_whatever_the_servers_step(K, s
     np.testing.assert_allclose(rest[0], method.target(FLEET), rtol=0, atol=1e-12)
 
 
+@pytest.mark.parametrize("K", [1, 10, 100])
 @pytest.mark.parametrize("own", [None, 0.1, 1.0])
-def test_pf_lsa_rests_at_every_agents_own_point(own):
-    method = m.PFLSA(FEATURES, PI, ALPHA, own=own)
+def test_pf_lsa_rests_at_every_agents_own_point(own, K):
+    method = m.PFLSA(FEATURES, PI, ALPHA, own=own, sync_every=K)
     points = [fs.theory.fixed_point(world, FEATURES, PI) for world in FLEET]
     np.testing.assert_allclose(method.target(FLEET), points, rtol=0, atol=1e-12)
-    np.testing.assert_allclose(mean_path(method, 8000), points, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(mean_path(method, max(8000 // K, 500)), points, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("graph", ["complete", "ring", "star"])

@@ -42,6 +42,7 @@ CASES = {
     "FedHSA slowing": m.FedHSA(GROUPS, PI, SLOWING, sync_every=4),
     "DisSACC": m.DisSACC(STATES, PI, 0.4, sync_every=4),
     "PF-LSA": m.PFLSA(STATES, PI, 0.2),
+    "PF-LSA in rounds": m.PFLSA(GROUPS, PI, 0.2, own=0.3, sync_every=4),
     "independent FedTD": m.FedTD(GROUPS, PI, 0.2, sync_every=4, independent=True),
     "independent SCAFFLSA": m.SCAFFLSA(STATES, PI, 0.2, sync_every=4, independent=True),
     "independent FedHSA": m.FedHSA(GROUPS, PI, 0.2, sync_every=4, independent=True),

@@ -119,7 +119,8 @@ class Planning:
     ) -> History:
         """Plan ``runs`` times from random tables; arguments and result are those of ``FedSARSA.train``.
 
-        A step is one sweep over the table of every agent, and takes no samples. There is one engine,
+        A step is one sweep over the table of every agent, and takes no samples. Hundreds are enough where
+        methods that learn from samples take thousands, so there are 512 unless given. There is one engine,
         ``auto``, and one thread.
         """
         fleet = finite_fleet(fleet, self.name)
