@@ -1,6 +1,8 @@
 """Methods in configurations: one key names them, and a sweep may vary it."""
 
+import csv
 import inspect
+import io
 import tomllib
 
 import numpy as np
@@ -10,6 +12,8 @@ import fedsarsa as fs
 from fedsarsa.experiments import config, grid, summary, training_report
 from fedsarsa.experiments.method_sections import SECTIONS
 from fedsarsa.experiments.references import reference
+from fedsarsa.explore import results_view
+from fedsarsa.explore.results import SweepResults
 from tests.experiments.commands import command
 
 FLEET = '[fleet]\nkind = "paper"\nagents = 3\neps_p = 0.5\neps_r = 0.5\nstates = 6\nactions = 4\n'
@@ -80,6 +84,14 @@ def test_theory_is_of_fedsarsa(tmp_path):
     assert "algorithm.method: expected FedSARSA for theory, got 'FedTD'" in done.stderr
 
 
+def assert_read_again(path):
+    """The description that a sweep keeps in its folder has the same cells."""
+    whole = grid.load(path)
+    known = whole.identity()
+    again = grid.build(known["settings"], dict(known["axes"]), path.parent, str(path))
+    assert [cell.digest() for cell in again.cells] == [cell.digest() for cell in whole.cells]
+
+
 def test_methods_with_other_keys_are_an_axis_of_tables(tmp_path):
     axis = """
     [sweep]
@@ -94,6 +106,7 @@ def test_methods_with_other_keys_are_an_axis_of_tables(tmp_path):
         "algorithm = SARSA(policy softmax(temperature 5), step_size 0.1)",
         "algorithm = FedQ(averaging importance, step_size 0.1)",
     ]
+    assert_read_again(tmp_path / "sweep.toml")
     (tmp_path / "sweep.toml").write_text(
         FLEET + "[algorithm]\npolicy.kind = 'softmax'\n[sweep]\nalgorithm.method = ['SARSA', 'FedQ']\n"
     )
@@ -133,6 +146,7 @@ def test_a_method_is_an_axis_of_a_sweep(tmp_path):
         point = reference(cell.config, tmp_path)
         np.testing.assert_array_equal(point, target if target.ndim == 1 else target.mean(axis=0))
     assert len({cell.digest() for cell in cells}) == len(cells)
+    assert_read_again(tmp_path / "sweep.toml")
 
 
 def outcome(tmp_path, algorithm, steps=40):
@@ -180,6 +194,12 @@ def test_methods_are_swept_and_trained_by_the_command(tmp_path):
     assert done.returncode == 0, done.stderr
     table = (tmp_path / "out/summary.csv").read_text()
     assert "SCAFFLSA" in table
+    rows = list(csv.DictReader(io.StringIO(table)))
+    assert [bool(row["final_error"]) for row in rows] == [True, False, False, False, False]
+    assert [bool(row["error_to_target"]) for row in rows] == [False, True, True, True, True]
+    assert not (tmp_path / "out/summary.png").exists()  # errors to other points do not share an axis
+    results = SweepResults(tmp_path / "out")
+    assert "<th>final error or error to target</th>" in results_view.table(results, results.outcomes())
     assert "nan" not in table
     (tmp_path / "one.toml").write_text(FLEET + '[algorithm]\nmethod = "FedHSA"\n[training]\nsteps = 40\n')
     done = command("train", tmp_path / "one.toml", "--out", tmp_path / "one")

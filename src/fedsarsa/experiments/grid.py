@@ -74,6 +74,8 @@ class Grid:
         """Everything that decides the results, as JSON can hold it: to tell sweeps apart."""
         base = self.cells[0].config.model_dump(mode="json")
         base["training"].pop("threads")  # decides nothing
+        if len({type(cell.config.algorithm) for cell in self.cells}) > 1:  # of other keys and defaults
+            base["algorithm"] = self.cells[0].config.algorithm.model_dump(mode="json", exclude_unset=True)
         features = [getattr(cell.config.algorithm, "features", ()) for cell in self.cells]
         sections = [*(cell.config.fleet for cell in self.cells), *features]
         paths = {str(value) for section in sections for _, value in section if isinstance(value, Path)}
