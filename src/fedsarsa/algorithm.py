@@ -356,7 +356,7 @@ class FedSARSA:
         asked = sample_size(self.participation, agents, self.rule.fewest)
         whole = asked == agents and not faults.absent  # theta-tilde is the mean of all agents
         distinct = {schedule: place for place, schedule in enumerate(dict.fromkeys(schedules))}
-        return Problem(
+        problem = Problem(
             fleet=fleet,
             policy=self.policy,
             schedules=list(distinct),
@@ -373,6 +373,8 @@ class FedSARSA:
             stage=stage_of(self.sync_every),
             **spaces(self.features, self._fixed, self.actions, fleet),
         )
+        self.rule.check(problem)
+        return problem
 
     def step(self, agents: int | None = None) -> Step:
         """The options of the local step; checked for a number of agents, if given."""
@@ -434,7 +436,10 @@ class FedSARSA:
 
 def checked(algo: Any) -> FedSARSA:
     """``algo`` if it is a FedSARSA."""
-    return _checks.instance("algo", algo, FedSARSA, "a FedSARSA")
+    if isinstance(algo, FedSARSA):
+        return algo
+    own = "; its own target(fleet) says where it rests" if callable(getattr(algo, "target", None)) else ""
+    raise TypeError(f"algo must be a FedSARSA, got {algo!r}{own}")
 
 
 def plain(algo: Any, sampled: bool = False) -> FedSARSA:

@@ -16,6 +16,8 @@ from fedsarsa.experiments import grid, sweep
 from fedsarsa.federation import training
 from fedsarsa.federation.state import first_state
 from tests.engines.parity import assert_same_training
+from tests.methods.test_parity import CASES as METHODS
+from tests.methods.test_parity import FLEET as METHODS_FLEET
 from tests.worlds_of_tests import dense_features, fleet
 
 STATES, ACTIONS = 7, 4
@@ -97,6 +99,16 @@ def test_every_setting(settings):
 def test_every_server_rule(rule):
     policy = fs.FixedPolicy("uniform") if rule.shifts or rule.leaves else fs.Softmax(1.0)
     same(fs.FedSARSA(fs.ModuloFeatures(3, 2), policy, 0.1, 4, server=rule), group_of(), steps=9)
+
+
+@pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
+def test_every_method(method):
+    problem = method.problem(METHODS_FLEET, 9, runs=1, seed=5)
+    if problem.server.opens or not engines._takes_steps(problem):
+        with pytest.raises(ValueError, match="engine must be cpu or reference"):
+            engines.build("cuda", problem)
+    else:
+        same(method, METHODS_FLEET, steps=9, runs=1)
 
 
 @pytest.mark.parametrize("agents", [1, 2, 70])

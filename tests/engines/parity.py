@@ -31,6 +31,7 @@ OPTIONS = [
 def assert_same_training(algo, group, steps, runs=2, seed=5, threads=2, scale=0.1, engine="cpu"):
     """Train with the reference and another engine, round by round, and compare everything after every round.
 
+    ``algo`` is FedSARSA or a method.
     ``scale`` is the size of the random parameters to begin with; from 0 all values tie. Agents that never
     meet are compared every 7 steps. Returns the reference engine's last state.
     """
@@ -42,12 +43,12 @@ def assert_same_training(algo, group, steps, runs=2, seed=5, threads=2, scale=0.
     reference.start(one)
     other.start(two)
     while one.t < steps:
-        length = min(algo.sync_every or 7, steps - one.t)
+        length = min(problem.sync_every or 7, steps - one.t)
         assert_same_state(two, one)
         seen, again = reference.advance(one, length), other.advance(two, length)
         np.testing.assert_allclose(again.central, seen.central, rtol=0, atol=1e-12)
         np.testing.assert_allclose(again.drift, seen.drift, rtol=1e-11, atol=1e-14)
-        if algo.sync_every or one.t == steps:  # others add to the sum when the round is over
+        if problem.sync_every or one.t == steps:  # others add to the sum when the round is over
             np.testing.assert_allclose(two.weighted_sum, one.weighted_sum, rtol=1e-12, atol=1e-12)
     assert_same_state(two, one)
     return one

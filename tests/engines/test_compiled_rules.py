@@ -30,6 +30,7 @@ RULES = every_kind(
     fs.servers.ImportanceMean(),
     fs.servers.Consensus("ring"),
     fs.servers.Consensus("star"),
+    fs.servers.Consensus("complete"),
     fs.servers.Consensus(GRAPH),
 )
 

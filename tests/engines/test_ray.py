@@ -72,6 +72,26 @@ CASES = {
 }
 
 
+METHODS = {
+    "SCAFFLSA": fs.methods.SCAFFLSA(fs.ModuloFeatures(5, 1), fs.FixedPolicy(), 0.1, sync_every=6),
+    "FedQ": fs.methods.FedQ([fs.FixedPolicy()] * 5, 0.2, sync_every=6, averaging="importance"),
+    "ConsensusTD": fs.methods.ConsensusTD(fs.ModuloFeatures(5, 1), fs.FixedPolicy(), 0.1),
+}
+
+
+@pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
+def test_methods_are_those_of_the_reference(method):
+    group = fleet(2, agents=5)
+    one, two = (
+        method.train(group, 40, runs=2, seed=4, engine=engine, threads=threads)
+        for engine, threads in (("reference", None), ("ray", 2))
+    )
+    for name in one.data:
+        np.testing.assert_allclose(two.data[name], one.data[name], rtol=1e-12, atol=1e-12, err_msg=name)
+    assert two.data.attrs["engine"] == "ray"
+    assert one.final.std() > 1e-3
+
+
 def small_carts():
     """Short episodes, many of which go on from one round to the next."""
     return fs.control.fleet("CartPole", 5, spread=0.3, noise=0.01, time_limit=15)

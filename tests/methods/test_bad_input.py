@@ -15,11 +15,11 @@ def test_what_methods_themselves_refuse():
         (lambda: m.OneShotTD(policy=fs.Softmax()), "policy must be a FixedPolicy, whose values OneShotTD"),
         (lambda: m.SCAFFLSA(policy=fs.Greedy()), r"got Greedy.*FedSARSA learns with a policy that moves"),
         (lambda: m.FedTD(sync_every=0), "sync_every must be an integer of at least 1, got 0"),
-        (lambda: m.FedTD(server_step=0.0), "size must be a positive number, got 0.0"),
+        (lambda: m.FedTD(server_step=0.0), "server_step must be a positive number, got 0.0"),
         (lambda: m.NStepTD(n=0), "n must be an integer of at least 1, got 0"),
-        (lambda: m.FedQ(step_size=1.0), r"step_size must be below 1, .* got 1.0; FedSARSA"),
-        (lambda: m.FedQ(step_size=fs.LinearDecay(1.0, 1.0)), r"step_size must be below 1, .* got 2.0"),
-        (lambda: m.FedSynQ(step_size=1.5), r"step_size must be at most 1, .* got 1.5; FedSARSA"),
+        (lambda: m.FedQ(step_size=1.0), r"step_size must be below 1 at every step, .* got 1; FedSARSA"),
+        (lambda: m.FedQ(step_size=fs.LinearDecay(1.0, 1.0)), r"step_size must be below 1 .* got 2; FedSARSA"),
+        (lambda: m.FedSynQ(step_size=1.5), r"step_size must be at most 1 .* got 1.5; FedSARSA"),
         (lambda: m.FedQ(averaging="all"), "averaging must be one of equal, importance, got 'all'"),
         (lambda: m.PFLSA(own=0.0), r"own must be in \(0, 1\], got 0.0; FedTD"),
         (lambda: m.ConsensusTD(graph="line"), "graph must be one of complete, ring, star, got 'line'"),
@@ -43,13 +43,62 @@ def test_dense_features_have_no_entries_to_average_by(averaging):
         m.FedQ(averaging=averaging, features=DENSE).train(FLEET, steps=5)
 
 
+class Doubling:
+    """A schedule of a user's own, which is 1.6 at step 4 and tiny at first."""
+
+    def at(self, t):
+        return 0.1 * 2.0**t
+
+
+GROWING = {
+    "piecewise": fs.PiecewiseDecay([0.1, 1.5], [10]),
+    "linear": fs.LinearSchedule(0.1, 2.0, 40),
+    "exponential": fs.ExponentialSchedule(0.1, 2.0, 40),
+    "own": Doubling(),
+    "of one agent": [0.1, 0.2, fs.PiecewiseDecay([0.1, 0.2, 1.5, 0.1], [3, 10, 20])],
+}
+
+
+@pytest.mark.parametrize("step_size", GROWING.values(), ids=GROWING)
+def test_step_sizes_that_grow_are_refused_where_values_would_be_wrong(step_size):
+    for method, most in [
+        (m.FedQ(step_size=step_size), "below 1 at every step"),
+        (m.FedQ(step_size=step_size, averaging="importance"), "below 1"),
+        (m.FedSynQ(step_size), "at most 1 at every step"),
+        (fs.FedSARSA(fs.OneHot(), step_size=step_size, server=fs.servers.ImportanceMean()), "below 1 with"),
+    ]:
+        with pytest.raises(ValueError, match=f"step_size must be {most}"):
+            method.train(FLEET, steps=50, runs=1)
+        method.train(FLEET, steps=3, runs=1)  # which do not get so far
+
+
+def test_importance_averaging_takes_what_it_can_weigh():
+    algo = fs.FedSARSA(DENSE, step_size=0.1, server=fs.servers.ImportanceMean())
+    with pytest.raises(ValueError, match=r"features must have one active parameter per pair .* got 3; Mean"):
+        algo.train(FLEET, steps=5)
+    algo = fs.FedSARSA(fs.OneHot(), step_size=1.0, server=fs.servers.ImportanceMean())
+    with pytest.raises(ValueError, match=r"step_size must be below 1 with ImportanceMean.* got 1; Mean"):
+        algo.train(FLEET, steps=5)
+
+
+def test_pairs_that_nobody_tries_are_named():
+    for behaviour in (fs.FixedPolicy(0), [fs.FixedPolicy(0)] * 3):
+        with pytest.raises(
+            ValueError, match=r"some agent try every action.*none at \[0, 1\].*FixedPolicy\(\).*FedSARSA"
+        ):
+            m.FedQ(behaviour).train(FLEET, steps=5)
+    one_each = [fs.FixedPolicy(a) for a in (0, 1, 0)]
+    m.FedQ(one_each).train(FLEET, steps=5, runs=1)
+    m.FedQ(fs.FixedPolicy(0), features=fs.ModuloFeatures(4, 1)).train(FLEET, steps=5, runs=1)
+
+
 def test_off_policy_td_needs_a_table_and_coverage():
     with pytest.raises(
         ValueError, match=r"features must group states.*NStepTD without a behaviour takes any"
     ):
         m.NStepTD(DENSE, behaviour=fs.FixedPolicy()).train(FLEET, steps=5)
     table = fs.ModuloFeatures(4, 1)
-    with pytest.raises(ValueError, match=r"probability 0 at \[0, 1\] for agent 0; FedQ"):
+    with pytest.raises(ValueError, match=r"probability 0 at \[0, 1\] for agent 0; FedTD learns"):
         m.NStepTD(table, fs.FixedPolicy(), behaviour=fs.FixedPolicy(0)).train(FLEET, steps=5)
     with pytest.raises(ValueError, match=r"behaviour must be one or one per agent \(3\), got 2"):
         m.NStepTD(table, fs.FixedPolicy(), behaviour=[fs.FixedPolicy()] * 2).train(FLEET, steps=5)
@@ -71,6 +120,28 @@ def test_one_chain_needs_one_kernel():
 def test_so_many_steps_of_all_pairs_have_no_random_numbers():
     with pytest.raises(ValueError, match=r"steps must be below .* with 8 pairs"):
         m.FedSynQ().train(FLEET, steps=10**14)
+
+
+@pytest.mark.parametrize("kind", m.METHODS, ids=lambda kind: kind.name)
+def test_worlds_that_are_not_finite_are_left_to_fedsarsa(kind):
+    method, carts = kind(), fs.control.fleet("CartPole", 2)
+    for fleet in (carts, list(carts)):
+        with pytest.raises(TypeError, match=f"finite worlds, as {method.name} trains .*CartPole.*FedSARSA"):
+            method.train(fleet, steps=5)
+
+
+def test_step_sizes_that_overshoot_a_backup():
+    with pytest.raises(ValueError, match=r"at most 1, .*got 1.5; SoftPAvg and ProjPAvg take larger ones"):
+        m.QAvg(1.5)
+
+
+def test_what_is_asked_of_fedsarsa_or_of_one_point_names_the_way():
+    method = m.PFLSA()
+    with pytest.raises(TypeError, match=r"algo must be a FedSARSA, got PFLSA.*; its own target\(fleet\)"):
+        fs.theory.round_limit(FLEET, method)
+    history = method.train(FLEET, steps=5, runs=1)
+    with pytest.raises(ValueError, match=r"got \(3, 8\); personal_mse takes a point per agent"):
+        history.mse(method.target(FLEET))
 
 
 def test_theory_names_the_server_it_does_not_speak_of():

@@ -81,6 +81,29 @@ def test_with_one_step_per_round_all_that_average_coincide():
     np.testing.assert_allclose(scaffold, plain, rtol=0, atol=1e-13)
 
 
+ALIKE = [
+    m.FedTD(FEATURES, PI, 0.2, sync_every=1),
+    m.FedTD(FEATURES, PI, 0.2, sync_every=5),
+    m.NStepTD(FEATURES, PI, 0.2, sync_every=5, n=1),
+    m.SCAFFLSA(FEATURES, PI, 0.2, sync_every=5),
+    m.FedHSA(FEATURES, PI, 0.2, sync_every=5),
+    m.DisSACC(FEATURES, PI, 0.2, sync_every=1),
+    m.PFLSA(FEATURES, PI, 0.2),
+    m.OneShotTD(FEATURES, PI, 0.2),
+    m.ConsensusTD(FEATURES, PI, 0.2, graph="complete"),
+]
+
+
+@pytest.mark.parametrize("graph", ["complete", "ring", "star", W], ids=["complete", "ring", "star", "array"])
+def test_agents_with_one_chain_and_equal_rewards_are_one_agent_by_any_method(graph):
+    equal, alone = fs.Fleet([MEAN_REWARD] * AGENTS), fs.Fleet([MEAN_REWARD])
+    history = m.ConsensusTD(FEATURES, PI, 0.2, graph=graph, shared=True).train(equal, **TRAINING)
+    for one in finals(*ALIKE, fleet=alone):
+        for agent in range(AGENTS):
+            np.testing.assert_allclose(history.personal[:, -1, agent], one, rtol=0, atol=1e-13)
+    assert np.abs(one).max() > 0.1
+
+
 def test_control_variates_sum_to_zero():
     rule, rng = fs.servers.ControlVariates(), np.random.default_rng(4)
     shift, after = np.zeros((2, 5, 3)), rng.normal(size=(2, 5, 3))
@@ -135,7 +158,8 @@ def test_projected_td_of_one_agent_is_fed_td_with_a_radius():
     history = m.FedTD(FEATURES, PI, alpha, sync_every=1, radius=radius).train(
         fs.Fleet([world]), steps=steps, runs=1, seed=3
     )
-    seen = states_of(fs.Fleet([world]), PI, steps)
+    acting = fs.FedSARSA(fs.OneHot(), PI, 0.1, sync_every=None)
+    seen = pairs_of(acting, fs.Fleet([world]), steps)
     theta = np.zeros(3)
     phi = FEATURES.table[:, 0]
     norms = []
@@ -150,20 +174,33 @@ def test_projected_td_of_one_agent_is_fed_td_with_a_radius():
 
 
 def test_projected_sarsa_of_one_agent_is_fedsarsa_with_a_radius():
-    """Zou, Xu and Liang 2019: the same with a policy that moves; every parameter is in the ball."""
-    algo = fs.FedSARSA(fs.OneHot(), fs.Softmax(0.5), 0.3, sync_every=1, radius=0.5)
-    history = algo.train(fs.Fleet([FLEET[0]]), steps=100, runs=2, seed=1)
-    norms = np.linalg.norm(history.central, axis=2)
-    assert norms.max() <= 0.5 * (1 + 1e-12)
-    assert np.isclose(norms[:, -1], 0.5).all()
+    """Zou, Xu and Liang 2019: the same with a policy that moves, at every step; actions are drawn from it."""
+    world, radius, alpha, steps = FLEET[0], 0.5, 0.3, 100
+    fleet = fs.Fleet([world])
+    algo = fs.FedSARSA(fs.OneHot(), fs.Softmax(0.5), alpha, sync_every=1, radius=radius)
+    history, seen = algo.train(fleet, steps=steps, runs=1, seed=3), pairs_of(algo, fleet, steps)
+    theta, norms, chances = np.zeros((S, A)), [], []
+    for k in range(steps):
+        s, a = seen[k]
+        s_next, a_next = seen[k + 1]
+        masses = np.exp(theta[s_next] / 0.5)
+        chances.append(masses[a_next] / masses.sum())
+        theta[s, a] += alpha * (
+            world.expected_reward[s, a] + world.discount * theta[s_next, a_next] - theta[s, a]
+        )
+        theta *= min(1.0, radius / np.linalg.norm(theta))
+        norms.append(np.linalg.norm(theta))
+        np.testing.assert_allclose(history.central[0, k + 1], theta.ravel(), atol=1e-12)
+    assert np.isclose(norms, radius).any()
+    assert np.mean(np.log(chances)) > np.log(1 / A) - 0.2  # what the policy likes comes often
 
 
-def states_of(fleet, policy, steps):
+def pairs_of(algo, fleet, steps):
     """The pairs that agent 0 of a training with seed 3 goes through, one more than steps."""
     from fedsarsa import engines
     from fedsarsa.federation.state import first_state
 
-    problem = fs.FedSARSA(fs.OneHot(), policy, 0.1, sync_every=None).problem(fleet, steps + 1, 1, 3)
+    problem = algo.problem(fleet, steps + 1, 1, 3)
     state, engine = first_state(problem, np.zeros(problem.features.dim)), engines.build("cpu", problem, 1)
     engine.start(state)
     seen = [(int(state.states[0, 0]), int(state.actions[0, 0]))]

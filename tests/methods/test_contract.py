@@ -1,11 +1,13 @@
 """Every method does what `Method` says."""
 
+import inspect
 from dataclasses import is_dataclass
 
 import numpy as np
 import pytest
 
 import fedsarsa as fs
+from fedsarsa.experiments.leaderboard import entries, fleets
 
 FLEET = fs.paper.fleet(agents=3, eps_p=0.5, eps_r=0.5, seed=3, states=6, actions=4, discount=0.6)
 
@@ -32,6 +34,30 @@ def test_methods_keep_the_contract(kind):
         policies = method.policies(history)
         assert policies.shape in {(2, 6, 4), (2, 3, 6, 4)}
         np.testing.assert_allclose(policies.sum(axis=-1), 1)
+
+
+@pytest.mark.parametrize("kind", fs.methods.METHODS, ids=lambda kind: kind.name)
+def test_train_has_the_arguments_of_fedsarsa(kind):
+    ours, theirs = (inspect.signature(one.train).parameters for one in (fs.FedSARSA, kind))
+    assert list(theirs) == list(ours)
+    for name, argument in theirs.items():
+        assert argument.kind == ours[name].kind
+        if (name, kind.knows) == ("steps", "worlds"):
+            assert argument.default == 512  # sweeps over whole tables
+        else:
+            assert argument.default == ours[name].default
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", fleets.GROUNDS)
+def test_no_learned_policy_beats_an_agents_own_optimum(name):
+    ground = fleets.GROUNDS[name](0)
+    for entry in entries.entries(entries.CONTROL):
+        method = entry.method(ground, 0.3, 0.1 if entry.acts else None)
+        policies = method.policies(method.train(ground.fleet, steps=40, runs=1))
+        each = policies if policies.ndim == 4 else policies[:, None]
+        gap = fs.theory.returns_of(ground.fleet, each).gap
+        assert gap.min() >= -1e-9 * ground.spread, entry.label
 
 
 def test_names_are_different():

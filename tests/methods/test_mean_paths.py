@@ -1,5 +1,7 @@
 """Where methods rest when every step is the mean step, by their own server rules, beside `target`."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -17,7 +19,7 @@ FLEET = fs.Fleet(
 )
 PI = fs.FixedPolicy(np.random.default_rng(1).dirichlet(np.ones(A), size=S))
 FEATURES = fs.methods.state_features(np.linalg.qr(rng.normal(size=(S, 3)))[0], A)
-ALPHA = 0.8
+ALPHA, ALPHAS = 0.8, [0.8, 0.5, 0.3, 0.7]
 m = fs.methods
 
 
@@ -29,6 +31,7 @@ def mean_path(method, rounds, alpha=ALPHA):
     rule, K, dim = algo.rule, algo.sync_every, len(b_each[0])
     memory = rule.memory(1, AGENTS, dim)
     theta, shift = np.zeros((1, AGENTS, dim)), np.zeros((1, AGENTS, dim))
+    alpha = np.resize(alpha, AGENTS)
     before = theta.copy() if rule.personal else theta[:, 0]
 
     def direction(at):
@@ -42,12 +45,36 @@ def mean_path(method, rounds, alpha=ALPHA):
             if rule.leaves == "direction":
                 left += direction(theta)
             else:
-                theta = theta + alpha * (direction(theta) + shift)
-        context = Context(t * K, K, np.full(AGENTS, alpha * K), left, shift, memory)
+                theta = theta + alpha[:, None] * (direction(theta) + shift)
+        context = Context(t * K, K, alpha * K, left, shift, memory)
         before = rule.combine(before, theta, None, context)
         shift = context.shift
         theta = before if rule.personal else np.repeat(before[:, None], AGENTS, axis=1)
     return theta[0]
+
+
+EACH_OWN = [
+    m.FedTD(FEATURES, PI, ALPHAS, sync_every=1),
+    m.FedTD(FEATURES, PI, ALPHAS, sync_every=10),
+    m.FedTD(FEATURES, PI, ALPHAS, sync_every=10, server_step=0.5),
+    m.NStepTD(FEATURES, PI, ALPHAS, sync_every=10, n=1),
+    *(
+        kind(FEATURES, PI, ALPHAS, sync_every=K)
+        for kind in (m.SCAFFLSA, m.FedHSA, m.DisSACC)
+        for K in (1, 10)
+    ),
+    m.ConsensusTD(FEATURES, PI, ALPHAS, graph="ring"),
+    *(m.PFLSA(FEATURES, PI, ALPHAS, sync_every=K) for K in (1, 10)),
+]
+
+
+@pytest.mark.parametrize("method", EACH_OWN, ids=repr)
+def test_methods_rest_at_their_targets_with_a_step_size_per_agent(method):
+    target = np.broadcast_to(method.target(FLEET), (AGENTS, 3))
+    np.testing.assert_allclose(mean_path(method, 6000, ALPHAS), target, rtol=0, atol=1e-12)
+    alike = replace(method, step_size=ALPHA).target(FLEET)
+    stays = isinstance(method, m.FedHSA | m.PFLSA)  # whose targets do not depend on step sizes
+    assert (np.abs(method.target(FLEET) - alike).max() < 1e-12) == stays
 
 
 def rounds_for(K):
@@ -76,12 +103,13 @@ def test_plain_averaging_rests_at_the_round_limit_whatever_the_servers_step(K, s
     np.testing.assert_allclose(rest[0], method.target(FLEET), rtol=0, atol=1e-12)
 
 
+@pytest.mark.parametrize("K", [1, 10, 100])
 @pytest.mark.parametrize("own", [None, 0.1, 1.0])
-def test_pf_lsa_rests_at_every_agents_own_point(own):
-    method = m.PFLSA(FEATURES, PI, ALPHA, own=own)
+def test_pf_lsa_rests_at_every_agents_own_point(own, K):
+    method = m.PFLSA(FEATURES, PI, ALPHA, own=own, sync_every=K)
     points = [fs.theory.fixed_point(world, FEATURES, PI) for world in FLEET]
     np.testing.assert_allclose(method.target(FLEET), points, rtol=0, atol=1e-12)
-    np.testing.assert_allclose(mean_path(method, 8000), points, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(mean_path(method, max(8000 // K, 500)), points, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("graph", ["complete", "ring", "star"])

@@ -152,13 +152,9 @@ def test_claims_of_woo_joshi_and_chi():
     Errors are means over 10 runs.
     """
     actions, discount = 20, 0.9
-    stay = np.random.default_rng(0).uniform(0.4, 0.6, size=(actions, 2))
-    kernel = np.stack([stay, 1 - stay], axis=-1)
-    kernel[:, 1] = kernel[:, 1, ::-1]
-    world = fs.FiniteMDP(kernel, np.array([0.0, 1.0]), discount=discount)
-    fleet = fs.Fleet([world] * actions)
-    each = [fs.FixedPolicy(k) for k in range(actions)]
-    optimum = fs.theory.optimal_values(world).ravel()
+    fleet = fs.two_state.fleet(actions, discount=discount)
+    each = [fs.FixedPolicy(k) for k in fs.two_state.behaviour(actions)]
+    optimum = fs.theory.optimal_values(fleet[0]).ravel()
     start = np.random.default_rng(1).uniform(0, 1 / (1 - discount), size=2 * actions)
 
     def errors(averaging, step_size, every, last=20_000):

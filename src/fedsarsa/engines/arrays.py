@@ -150,7 +150,7 @@ class Workspace(NamedTuple):
     per action and ``counts`` (8,) the sizes of the first eight classes, with zeros.
 
     The fixed policy by which a lane acts, if any, begins at ``acting`` in ``tables.cumulative``. ``best`` is
-    (S,), for steps of all pairs; windows are ((n + 1) BLOCK,), for those that look n transitions ahead.
+    (S,), for steps of all pairs; windows are ((n + 1) lanes,), for those that look n transitions ahead.
     """
 
     place: NDArray[np.uint64]
@@ -200,6 +200,8 @@ class Workspace(NamedTuple):
     window_states: NDArray[np.uint64]
     window_actions: NDArray[np.uint64]
     window_rewards: Floats
+    window_places: NDArray[np.uint64]
+    window_ratios: Floats
     failed_at: NDArray[np.int64]
 
 
@@ -214,7 +216,8 @@ def new_workspace(tables: Tables, options: Options | None, view: RunView, lanes:
     # Masses are weighed eight at a time: of lanes, of all parameters of one, and of a row of every lane.
     wide = max(lanes, dim, BLOCK * width) + 7
     pairs = int(tables.worlds.states) if options is not None and options.all_pairs else 0
-    window = 0 if options is None else (options.ahead + 1) * BLOCK
+    window = 0 if options is None or options.ahead == 0 else (options.ahead + 1) * lanes
+    weighed = 0 if options is None or options.ratios.size == 0 else window
     with_options = 0 if options is None else lanes
     shifted = lanes if view.shift.size > 0 else 0
     counts = np.zeros(8)
@@ -271,6 +274,8 @@ def new_workspace(tables: Tables, options: Options | None, view: RunView, lanes:
         window_states=integers(window),
         window_actions=integers(window),
         window_rewards=np.zeros(window),
+        window_places=integers(window),
+        window_ratios=np.zeros(weighed),
         failed_at=np.full(len(view.failed_at), RUNNING, np.int64),
     )
 

@@ -80,10 +80,24 @@ def train(
         if options is not None and options.opens and span.t == span.begun:
             view.shift[:] = 0.0
             take_steps(
-                tables, settings, options, view, lanes, low, high, step_sizes, span, k, opening, workspace
+                tables,
+                settings,
+                options,
+                view,
+                lanes,
+                low,
+                high,
+                step_sizes,
+                span,
+                k,
+                whole,
+                opening,
+                workspace,
             )
             compiled_server.exchange_directions(settings, view)
-        take_steps(tables, settings, options, view, lanes, low, high, step_sizes, span, k, whole, workspace)
+        take_steps(
+            tables, settings, options, view, lanes, low, high, step_sizes, span, k, k > 0, whole, workspace
+        )
         compiled_server.end_round(
             settings, options, view, span, k, step_sums, workspace.failed_at, central, drift
         )
@@ -109,7 +123,10 @@ def local_steps(
     """The local steps of a span's k-th round for lanes ``low`` to ``high``."""
     first, last = U64(low), U64(high)
     enter(tables, settings, view, lanes, first, last, workspace)
-    take_steps(tables, settings, options, view, lanes, first, last, step_sizes, span, k, opening, workspace)
+    anew = bool(0)
+    take_steps(
+        tables, settings, options, view, lanes, first, last, step_sizes, span, k, anew, opening, workspace
+    )
     if not opening:
         leave(view, first, last, workspace)
 
@@ -126,19 +143,22 @@ def take_steps(
     step_sizes: Floats,
     span: Span,
     k: int,
+    goes_on: bool,
     opening: bool,
     workspace: Workspace,
 ) -> None:
     """The local steps of a span's k-th round for lanes that have entered.
 
     ``step_sizes[u, j]`` is schedule u's at the j-th step of the span. In an ``opening`` lanes look at their
-    first step alone: its direction is put into ``view.shift``, and nothing moves.
+    first step alone: its direction is put into ``view.shift``, and nothing moves. A round that ``goes_on``
+    finds the windows of the one before in the workspace.
     """
     steps, column = 1 if opening else span.steps, k * span.steps
     t = span.t + column
-    transitions = steps
-    if options is not None:
-        transitions += max(options.ahead - 1, 0)  # what is ahead of the last step is seen, too
+    seen, transitions = 0, steps
+    if options is not None and options.ahead > 0:
+        transitions += options.ahead - 1  # what is ahead of the last step is seen, too
+        seen = options.ahead - 1 if goes_on else 0
     # Lanes begin a span with parameters of their own, later rounds with the central ones.
     fresh = k > 0 and settings.common
     shifted = options is not None and view.shift.size > 0 and not opening
@@ -150,7 +170,9 @@ def take_steps(
         if options is not None and options.all_pairs:
             all_pairs.local_steps(tables, settings, view, lanes, first, count, step_sizes, span, k, workspace)
             continue
-        for ahead in range(0, transitions, AHEAD):
+        if options is not None and options.ahead > 0 and not goes_on:
+            steps_ahead.begin(tables, options, first, count, column, workspace)
+        for ahead in range(seen, transitions, AHEAD):
             some = min(AHEAD, transitions - ahead)
             draw(
                 settings.seed,
@@ -223,7 +245,7 @@ def take_steps(
         if shifted:
             fast_path_options.end(tables, view, first, count, workspace)
         if options is not None and options.ahead > 0:
-            steps_ahead.hold(options, first, count, steps, workspace)
+            steps_ahead.hold(options, first, count, column + steps, workspace)
 
 
 @piece

@@ -1,17 +1,48 @@
 """The compiled step of n-step TD: it adds up the errors of n transitions ahead, at the present parameter.
 
 The chain runs n transitions ahead of what is learned. As a fixed policy acts, it does not depend on
-parameters, and every round sees anew what is ahead of the pairs that lanes hold.
+parameters: a window of n + 1 pairs goes on from round to round of a span. Pair g of a span, of a block of
+lanes, is at ``slot``; the reward after it is there, too, its ratio, and which parameter it has.
 """
 
 import math
 
 from fedsarsa._checks import Floats
-from fedsarsa._numba import U64, piece
+from fedsarsa._numba import U64, piece, vectorised
 from fedsarsa.engines import compiled_server
-from fedsarsa.engines.arrays import BLOCK, Lanes, Options, RoundSettings, RunView, Span, Workspace
+from fedsarsa.engines.arrays import Lanes, Options, RoundSettings, RunView, Span, Workspace
 from fedsarsa.learning import finite_step
 from fedsarsa.learning.finite_tables import Tables
+
+
+@piece
+def slot(options: Options, first: int, count: int, pair: int) -> int:
+    """Where the window of a block of lanes has pair ``pair`` of a span."""
+    size = options.ahead + 1
+    return first * U64(size) + U64(pair % size) * count
+
+
+@piece
+def begin(tables: Tables, options: Options, first: int, count: int, pair: int, workspace: Workspace) -> None:
+    """Begin a window with the pair that every lane holds."""
+    at = slot(options, first, count, pair)
+    for h in range(count):
+        workspace.window_states[at + h] = workspace.states[first + h]
+        workspace.window_actions[at + h] = workspace.actions[first + h]
+    note(tables, options, first, count, at, workspace)
+
+
+@piece
+def note(tables: Tables, options: Options, first: int, count: int, at: int, workspace: Workspace) -> None:
+    """Note the parameters and the ratios of the pairs in the window at ``at``."""
+    for h in range(count):
+        s, a = workspace.window_states[at + h], workspace.window_actions[at + h]
+        if tables.dense.size == 0:
+            j = tables.rows[s] * tables.width + tables.columns[a]
+            workspace.window_places[at + h] = workspace.origin[first + h] + j
+        if options.ratios.size > 0:
+            pair = workspace.acting[first + h] + s * tables.actions + a
+            workspace.window_ratios[at + h] = options.ratios[pair]
 
 
 @piece
@@ -32,36 +63,24 @@ def go_on(
 ) -> None:
     """The u-th transition of a span's k-th round for a block of lanes, and the step that is n - 1 behind it.
 
-    Pair u of lane h is at u mod (n + 1) in its window, and so is the reward after it. Random numbers of the
-    transition are those from ``at`` on.
+    Random numbers of the transition are those from ``at`` on.
     """
-    n, column = options.ahead, k * span.steps
-    if u == 0:
-        for h in range(count):
-            workspace.window_states[h] = workspace.states[first + h]
-            workspace.window_actions[h] = workspace.actions[first + h]
-    look(
-        tables,
-        settings,
-        lanes,
-        first,
-        count,
-        at,
-        U64(u % (n + 1) * BLOCK),
-        U64((u + 1) % (n + 1) * BLOCK),
-        workspace,
-    )
-    step = u - n + 1
+    column = k * span.steps
+    here = slot(options, first, count, column + u)
+    there = slot(options, first, count, column + u + 1)
+    look(tables, settings, lanes, first, count, at, here, there, workspace)
+    note(tables, options, first, count, there, workspace)
+    step = u - options.ahead + 1
     if step >= 0:
         t, remaining = span.t + column + step, span.steps - 1 - step + span.left
         rest = remaining * (settings.offset + t + 0.5 * (remaining + 1))
-        learn(tables, options, view, lanes, first, count, step, step_sizes, column, t, rest, workspace)
+        learn(tables, options, view, lanes, first, count, column + step, step_sizes, t, rest, workspace)
 
 
 @piece
-def hold(options: Options, first: int, count: int, steps: int, workspace: Workspace) -> None:
+def hold(options: Options, first: int, count: int, pair: int, workspace: Workspace) -> None:
     """Let lanes hold the pair to which the round has come."""
-    at = U64(steps % (options.ahead + 1) * BLOCK)
+    at = slot(options, first, count, pair)
     for h in range(count):
         workspace.states[first + h] = workspace.window_states[at + h]
         workspace.actions[first + h] = workspace.window_actions[at + h]
@@ -105,39 +124,73 @@ def learn(
     lanes: Lanes,
     first: int,
     count: int,
-    step: int,
+    pair: int,
     step_sizes: Floats,
-    column: int,
     t: int,
     rest: float,
     workspace: Workspace,
 ) -> None:
-    """Step ``step`` of every lane: the errors along the n + 1 pairs from ``step`` on."""
-    n, actions = options.ahead, tables.actions
-    begin = step % (n + 1)
+    """The step from pair ``pair`` of every lane: the errors along the n + 1 pairs from there on."""
+    begun, last = slot(options, first, count, pair), slot(options, first, count, pair + options.ahead)
+    values(tables, view, first, count, begun, workspace.value, workspace)
+    if options.ratios.size > 0:
+        for lane in range(first, first + count):
+            workspace.change[lane], workspace.totals[lane] = 0.0, 1.0
+        for ahead in range(options.ahead):
+            here = slot(options, first, count, pair + ahead)
+            there = slot(options, first, count, pair + ahead + 1)
+            values(tables, view, first, count, there, workspace.next_value, workspace)
+            weigh(tables.discount, first, count, here, workspace)
+    else:  # values in between cancel
+        power = 1.0
+        for lane in range(first, first + count):
+            workspace.change[lane] = -workspace.value[lane]
+        for ahead in range(options.ahead):
+            here = slot(options, first, count, pair + ahead)
+            add_scaled(workspace.window_rewards, here, power, first, count, workspace.change)
+            power *= tables.discount
+        values(tables, view, first, count, last, workspace.next_value, workspace)
+        add_scaled(workspace.next_value, first, power, first, count, workspace.change)
     for h in range(count):
-        place, origin = U64(begin * BLOCK) + h, workspace.origin[first + h]
-        s, a = workspace.window_states[place], workspace.window_actions[place]
-        size = step_sizes[workspace.schedule[first + h], U64(column + step)]
-        total, weight = 0.0, 1.0
-        value = finite_step.value(tables, view.theta, origin, s, a)
-        at = begin
-        for _ in range(n):
-            place = U64(at * BLOCK) + h
-            if options.ratios.size > 0:
-                pair = workspace.window_states[place] * actions + workspace.window_actions[place]
-                weight *= options.ratios[workspace.acting[first + h] + pair]
-            reward = workspace.window_rewards[place]
-            at = 0 if at == n else at + 1
-            place = U64(at * BLOCK) + h
-            after = finite_step.value(
-                tables, view.theta, origin, workspace.window_states[place], workspace.window_actions[place]
-            )
-            total += weight * (reward + tables.discount * after - value)
-            weight *= tables.discount
-            value = after
-        if not move(tables, view, origin, s, a, size * total, rest):
-            compiled_server.fail(lanes.run[first + h], t, workspace.failed_at)
+        lane = first + h
+        size = step_sizes[workspace.schedule[lane], U64(pair)]
+        s, a = workspace.window_states[begun + h], workspace.window_actions[begun + h]
+        if not move(tables, view, workspace.origin[lane], s, a, size * workspace.change[lane], rest):
+            compiled_server.fail(lanes.run[lane], t, workspace.failed_at)
+
+
+@piece
+def values(
+    tables: Tables, view: RunView, first: int, count: int, at: int, found: Floats, workspace: Workspace
+) -> None:
+    """Q of the pairs in the window at ``at``, lane by lane."""
+    for h in range(count):
+        if tables.dense.size == 0:
+            found[first + h] = view.theta[workspace.window_places[at + h]]
+        else:
+            s, a = workspace.window_states[at + h], workspace.window_actions[at + h]
+            found[first + h] = finite_step.value(tables, view.theta, workspace.origin[first + h], s, a)
+
+
+@vectorised
+def weigh(discount: float, first: int, count: int, at: int, workspace: Workspace) -> None:
+    """Add every lane's error of the pair at ``at``, times discounts and ratios up to it."""
+    for h in range(count):
+        lane, place = first + h, at + h
+        weight = workspace.totals[lane] * workspace.window_ratios[place]
+        error = (
+            workspace.window_rewards[place] + discount * workspace.next_value[lane] - workspace.value[lane]
+        )
+        workspace.change[lane] += weight * error
+        workspace.totals[lane] = weight * discount
+        workspace.value[lane] = workspace.next_value[lane]
+
+
+@vectorised
+def add_scaled(source: Floats, begin: int, factor: float, first: int, count: int, target: Floats) -> None:
+    """Add ``factor`` times the numbers from ``begin`` on to those from ``first`` on."""
+    for h in range(count):
+        target[first + h] += factor * source[begin + h]
 
 
 @piece

@@ -74,6 +74,8 @@ class Grid:
         """Everything that decides the results, as JSON can hold it: to tell sweeps apart."""
         base = self.cells[0].config.model_dump(mode="json")
         base["training"].pop("threads")  # decides nothing
+        if len({type(cell.config.algorithm) for cell in self.cells}) > 1:  # of other keys and defaults
+            base["algorithm"] = self.cells[0].config.algorithm.model_dump(mode="json", exclude_unset=True)
         features = [getattr(cell.config.algorithm, "features", ()) for cell in self.cells]
         sections = [*(cell.config.fleet for cell in self.cells), *features]
         paths = {str(value) for section in sections for _, value in section if isinstance(value, Path)}
@@ -125,10 +127,13 @@ def keys(axis: str) -> list[str]:
 
 
 def label(value: Any) -> str:
-    """A value in few words: tables by their kind and numbers."""
+    """A value in few words: tables by their kind or method, and numbers."""
     if isinstance(value, dict):
-        rest = ", ".join(f"{key} {label(item)}" for key, item in value.items() if key != "kind")
-        return f"{value.get('kind', '')}({rest})" if rest else str(value.get("kind", value))
+        names = [str(value[key]) for key in ("kind", "method") if key in value]
+        rest = ", ".join(
+            f"{key} {label(item)}" for key, item in value.items() if key not in {"kind", "method"}
+        )
+        return f"{' '.join(names)}({rest})" if rest else " ".join(names) or str(value)
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 

@@ -16,20 +16,22 @@ from fedsarsa.experiments.algorithm_sections import (
     Algorithm,
     by_shape,
 )
-from fedsarsa.experiments.section import DerivedSection, built, keys_of, section_for, unless_given
+from fedsarsa.experiments.section import DerivedSection, built, keys_of, section_for, table_of, unless_given
+from fedsarsa.learning.policies import FixedPolicy
 from fedsarsa.learning.targets import TARGETS
 from fedsarsa.methods import METHODS, Method
 from fedsarsa.methods.fed_q import AVERAGING
 
 OURS = FedSARSA.__name__  # the method where none is named: a table of all its settings
-FIXED_TABLE = Annotated[FIXED, unless_given("fixed")]  # type: ignore[valid-type]
+# A policy that moves is refused by the method, which says why, and which method takes it.
+POLICY_TABLE = table_of(POLICIES, FixedPolicy())
 METHOD_TYPES: dict[str, Any] = SETTING_TYPES | {
     "aim": Literal[TARGETS],
     "averaging": Literal[AVERAGING],
 }
 # Where a type of FedSARSA's settings says too much.
 OWN_TYPES: dict[str, dict[str, Any]] = {
-    "prediction": {"policy": FIXED_TABLE},
+    "prediction": {"policy": POLICY_TABLE},
     "control": {
         "behaviour": Annotated[
             by_shape({"fixed": FIXED, LIST: list[FIXED]}),  # type: ignore[valid-type]

@@ -13,18 +13,27 @@ import xarray as xr
 from rich.table import Column, Table
 
 from fedsarsa import _files
-from fedsarsa.experiments.config import Config
+from fedsarsa.algorithm import FedSARSA
+from fedsarsa.experiments.config import Config, finite
 from fedsarsa.experiments.grid import Cell, label
 from fedsarsa.experiments.references import reference
 from fedsarsa.experiments.statistics import mean_and_margin
 from fedsarsa.experiments.sweep import Sweep
 from fedsarsa.federation.history import History
+from fedsarsa.methods import ControlMethod
+from fedsarsa.theory import returns_of
+from fedsarsa.worlds.fleet import Fleet
 
 ERROR, RETURN, REWARD = "final error", "late return", "late reward"
+TO_TARGET, EXACT = "error to target", "exact return"  # of methods
 LATE = {"return": RETURN, "reward_per_step": REWARD}  # by the name that a history gives
 MEANING = {
     ERROR: "final error: squared distance of the central parameter to where agent 0 would settle alone "
     "(its fixed point; a long run's average for policies that jump), nan where that is nowhere",
+    TO_TARGET: "error to target: squared distance of the central parameter to the method's own target, where "
+    "its mean path rests (the mean of targets, where every agent has one), nan where there is none",
+    EXACT: "exact return: mean over agents of the learned policy's exact discounted return, as the method "
+    "has no target",
     RETURN: "late return: mean return of the training episodes that ended in the last tenth of the steps, "
     "over agents and runs",
     REWARD: "late reward: mean reward per step in the last tenth of the steps, over agents and runs, as no "
@@ -40,16 +49,33 @@ def outcome(sweep: Sweep) -> Callable[[Cell, History], xr.DataArray]:
 def outcome_of(history: History, config: Config, folder: Path) -> xr.DataArray:
     """What a training led to, (run,): its late return where there are episodes, else its final error.
 
-    Named by which it is. Failed runs are NaN, as are errors where there is no reference.
+    Of methods it is the error to their own target, or for control without one the exact return. Named by
+    which it is. Failed runs are NaN, as are errors where there is no reference.
     """
     if "episodes" in history.data:
         late = history.late_return()
         found = late.mean("agent").where(history.failed_at < 0).rename(LATE[str(late.name)])
     else:
-        theta = reference(config, folder)
-        where = math.nan if theta is None else theta
-        found = ((history.final - where) ** 2).sum("d", skipna=False).rename(ERROR)
+        theta, method = reference(config, folder), config.algorithm.build(folder)
+        if theta is None and isinstance(method, ControlMethod):
+            found = _exact_return(history, method, finite(config.fleet.build(folder)))
+        else:
+            where = math.nan if theta is None else theta
+            error = ((history.final - where) ** 2).sum("d", skipna=False)
+            found = error.rename(ERROR if isinstance(method, FedSARSA) else TO_TARGET)
     return found.assign_attrs(failed=int((history.failed_at >= 0).sum()))
+
+
+def _exact_return(history: History, method: ControlMethod, fleet: Fleet) -> xr.DataArray:
+    """The exact return of the policies that a method has learned, mean over agents, (run,)."""
+    sound = (history.failed_at < 0).values
+    found = xr.full_like(history.final.isel(d=0, drop=True), math.nan).rename(EXACT)
+    if sound.any():
+        policies = method.policies(history)[sound]
+        each = policies if policies.ndim == 4 else policies[:, None]
+        returns = returns_of(fleet, each).discounted_return
+        found[sound] = returns.mean("agent")
+    return found
 
 
 def rows(sweep: Sweep, outcomes: Sequence[xr.DataArray]) -> list[list[str]]:

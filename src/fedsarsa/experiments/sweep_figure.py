@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from fedsarsa.experiments import plots
 from fedsarsa.experiments.grid import Grid, label
 from fedsarsa.experiments.statistics import mean_and_margin
-from fedsarsa.experiments.summary import ERROR
+from fedsarsa.experiments.summary import ERROR, TO_TARGET
 from fedsarsa.experiments.sweep import arrange
 
 MOST_PANELS = 12
@@ -43,7 +43,7 @@ def figure(grid: Grid, outcomes: Sequence[xr.DataArray], title: str) -> Figure |
     for place, combination in zip(axes, combinations, strict=True):
         chosen = dict(zip(others, combination, strict=True))
         plots.decorate(place, ", ".join(f"{name} = {_words(value)}" for name, value in chosen.items()))
-        place.set_yscale("log" if outcome == ERROR and (mean > 0).all() else "linear")
+        place.set_yscale("log" if outcome in {ERROR, TO_TARGET} and (mean > 0).all() else "linear")
         x, ticks = _positions(mean[along])
         for value, colour in colours.items():
             at = chosen if lines is None else chosen | {lines: value}

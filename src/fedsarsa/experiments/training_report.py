@@ -20,11 +20,11 @@ def line(history: History, config: Config, folder: Path) -> str:
     found = outcome_of(history, config, folder)
     with warnings.catch_warnings(action="ignore", category=RuntimeWarning):  # all runs failed
         mean, margin = (float(one) for one in mean_and_margin(found))
+    meaning = MEANING[str(found.name)].partition(": ")[2]
     if math.isnan(mean):
-        return f"{found.name}: none"
+        return f"{found.name}: none ({'all runs failed' if found.attrs['failed'] == found.size else meaning})"
     runs = int(found.notnull().sum())
     spread = "" if math.isnan(margin) else f" +- {margin:.2g}"
-    meaning = MEANING[str(found.name)].partition(": ")[2]
     return f"{found.name} {mean:.4g}{spread} over {runs} run{'s' if runs > 1 else ''} ({meaning})"
 
 

@@ -139,7 +139,7 @@ class ResultsView:
 
 def curves(sweep: SweepResults, outcomes: list[Outcome], by: str, colours: dict[str, str], log: bool) -> Any:
     """A curve per cell; its settings appear where the pointer is."""
-    name = outcomes[0].name if outcomes else "error"
+    name = measured(outcomes)
     drawn = blank(
         "Cells over time",
         "steps per agent",
@@ -163,11 +163,16 @@ def curves(sweep: SweepResults, outcomes: list[Outcome], by: str, colours: dict[
     return drawn
 
 
+def measured(outcomes: list[Outcome]) -> str:
+    """By what cells are measured; methods and FedSARSA are by different things."""
+    return " or ".join(dict.fromkeys(one.name for one in outcomes)) or "outcome"
+
+
 def along(
     sweep: SweepResults, outcomes: list[Outcome], x: str, by: str, colours: dict[str, str], log: bool
 ) -> Any:
     """What cells led to, along one axis; cells of different colours stand beside each other."""
-    name = outcomes[0].name if outcomes else "final error"
+    name = measured(outcomes)
     drawn = blank(
         f"{name}, with 95% interval", x, name, x_range=sweep.axes[x], y_axis_type="log" if log else "linear"
     )
@@ -193,7 +198,7 @@ def along(
 
 def table(sweep: SweepResults, outcomes: list[Outcome]) -> str:
     """A row per cell."""
-    name = outcomes[0].name if outcomes else "outcome"
+    name = measured(outcomes)
     heads = [*sweep.axes, name, "95% ±", "failed runs"]
     rows = [
         [*sweep.settings(one.cell).values(), f"{one.mean:.4g}", f"{one.margin:.2g}", str(one.failed)]

@@ -202,7 +202,8 @@ class History:
         reference = _checks.labelled("theta", theta, [("d",)])
         dim = self.data.sizes["d"]
         if reference.shape != (dim,):
-            raise ValueError(f"theta must have shape ({dim},), got {reference.shape}")
+            other = "; personal_mse takes a point per agent" if reference.ndim == 2 else ""
+            raise ValueError(f"theta must have shape ({dim},), got {reference.shape}{other}")
         error: xr.DataArray = ((self.central - reference) ** 2).sum("d", skipna=False)
         return error.rename("mse")
 

@@ -14,13 +14,12 @@ from fedsarsa.learning.continuous_features import BoxMap
 from fedsarsa.learning.features import FeatureMap
 from fedsarsa.learning.policies import Policy
 from fedsarsa.learning.schedules import HELD, Scheduled
-from fedsarsa.learning.step_sizes import Schedule, step_sizes_at
+from fedsarsa.learning.step_sizes import MOST_AT_ONCE, Schedule, largest_step_size, step_sizes_at
 from fedsarsa.learning.targets import Step
 from fedsarsa.worlds.contract import AnyFleet as AnyFleet
 from fedsarsa.worlds.fleet import Fleet
 
 MOST_STEPS = 10**14  # per agent: years of computing, and far from what 64 bits can count
-MOST_AT_ONCE = 100_000  # step sizes that are held to be summed
 BINS = 200  # stretches of time in which episodes are summed up
 
 
@@ -147,6 +146,11 @@ class Problem:
     def step_sizes(self, t: int, steps: int) -> Floats:
         """The step sizes of every schedule, (schedules, steps), from step ``t`` on."""
         return step_sizes_at(self.schedules, np.arange(t, t + steps)) * self.step_factor
+
+    @property
+    def largest_step_size(self) -> float:
+        """The largest step size of all agents and steps."""
+        return largest_step_size(self.schedules, self.steps) * self.step_factor
 
     def schedule_sums(self, begun: int, end: int) -> Floats:
         """The sum (schedules,) of each schedule's step sizes from step ``begun`` to ``end`` - 1."""

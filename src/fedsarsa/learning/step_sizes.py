@@ -1,7 +1,7 @@
 """Step-size schedules alpha_t, t = 0, 1, ..."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,10 @@ from numpy.typing import NDArray
 
 from fedsarsa import _checks
 from fedsarsa._checks import Floats
+from fedsarsa.learning.schedules import ExponentialSchedule, LinearSchedule
 from fedsarsa.learning.schedules import Schedule as Schedule
+
+MOST_AT_ONCE = 100_000  # step sizes that are held to be summed or compared
 
 
 @dataclass(frozen=True)
@@ -162,6 +165,22 @@ def step_sizes_at(schedules: Sequence[Schedule], times: NDArray[np.int64]) -> Fl
             f"from {schedules[which]!r}"
         )
     return sizes
+
+
+def largest_step_size(schedules: Sequence[Schedule], steps: int) -> float:
+    """The largest alpha_t of all schedules and the first ``steps`` steps."""
+    return max(float(step_sizes_at([one], times).max()) for one in schedules for times in _times(one, steps))
+
+
+def _times(schedule: Schedule, steps: int) -> Iterator[NDArray[np.int64]]:
+    """Steps among which a schedule has its largest step size; all of them unless more is known of it."""
+    if isinstance(schedule, PiecewiseDecay):
+        yield np.array([0, *(begin for begin in schedule.boundaries if begin < steps)])
+    elif isinstance(schedule, ConstantStep | LinearDecay | LinearSchedule | ExponentialSchedule):
+        yield np.array([0, steps - 1])  # they rise or fall all the way
+    else:
+        for t in range(0, steps, MOST_AT_ONCE):
+            yield np.arange(t, min(t + MOST_AT_ONCE, steps))
 
 
 def average_offset(step_size: StepSize) -> float | None:

@@ -3,9 +3,12 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+from fedsarsa._checks import Floats
 from fedsarsa.federation.servers import FirstDirections, Server
 from fedsarsa.methods.method import Communication
 from fedsarsa.methods.policy_evaluation import PredictionInRounds
+from fedsarsa.theory.fixed_points import federated_point
+from fedsarsa.worlds.fleet import Fleet, as_fleet
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +48,10 @@ class FedHSA(PredictionInRounds):
     def server(self) -> Server:
         """The mean, with directions corrected by the first ones."""
         return FirstDirections(self.radius)
+
+    def target(self, fleet: Fleet) -> Floats:
+        """`federated_point`, (d,), whatever K and step sizes are: first directions count alike."""
+        return federated_point(as_fleet(fleet), self.features, self.policy)
 
     def communication(self, d: int, N: int) -> Communication:  # noqa: ARG002
         """Numbers that one of ``N`` agents sends and receives: directions, and then parameters."""

@@ -10,10 +10,11 @@ from fedsarsa import _checks
 from fedsarsa._checks import Floats
 from fedsarsa.algorithm import FedSARSA
 from fedsarsa.federation.history import History
+from fedsarsa.federation.problem import Problem
 from fedsarsa.federation.servers import ImportanceMean, Mean
 from fedsarsa.learning.features import Aggregation, FiniteFeatures, OneHot
 from fedsarsa.learning.policies import FixedPolicy, Greedy
-from fedsarsa.learning.step_sizes import StepSize, schedules, step_sizes_at
+from fedsarsa.learning.step_sizes import StepSize, largest_step_size, schedules
 from fedsarsa.learning.targets import MAX, behaviours
 from fedsarsa.methods.method import Communication, Task
 from fedsarsa.methods.setting import Setting, learned_policies
@@ -74,12 +75,7 @@ class FedQ(Setting):
             raise TypeError(f"behaviour must be a FixedPolicy, or one per agent, got {self.behaviour!r}")
         _checks.integer("sync_every", self.sync_every, least=1)
         _checks.choice("averaging", self.averaging, AVERAGING)
-        first = step_sizes_at(schedules(self.step_size), np.zeros(1, np.int64)).max()
-        if first >= 1:
-            raise ValueError(
-                "step_size must be below 1, where a step forgets nothing but what it corrects and weights "
-                f"(1 - alpha)^-n are finite, got {first}; FedSARSA with target 'max' takes larger ones"
-            )
+        _check_largest(largest_step_size(schedules(self.step_size), 1))
         self.algorithm()
 
     def algorithm(self) -> FedSARSA:
@@ -96,12 +92,27 @@ class FedQ(Setting):
         )
 
     def check(self, fleet: Fleet) -> None:
-        """Refuse features with which off-policy Q-learning may diverge."""
-        if not isinstance(self.algorithm().feature_map(fleet), Aggregation):
+        """Refuse features with which Q-learning may diverge, and behaviours that leave out a pair."""
+        phi = self.algorithm().feature_map(fleet)
+        if not isinstance(phi, Aggregation):
             raise ValueError(
                 "features must have one active parameter per pair, as updates of an entry cannot be counted "
                 f"otherwise and Q-learning may diverge, got {self.features!r}; FedSARSA takes any"
             )
+        entries = phi.rows[:, None] * phi.width + phi.columns
+        tables = [one.table(fleet.states, fleet.actions) for one in behaviours(self.behaviour, len(fleet))]
+        never = np.argwhere(~np.isin(entries, entries[np.any(tables, axis=0)]))
+        if len(never):
+            raise ValueError(
+                "behaviour must let some agent try every action, as nothing is learned of others, got none "
+                f"at {_checks.index(never[0])}; FixedPolicy() tries all, and FedSARSA acts by what it learns"
+            )
+
+    def problem(self, fleet: Fleet, steps: int, runs: int, seed: int) -> Problem:
+        """The training problem of this method on a fleet, checked."""
+        problem = super().problem(fleet, steps, runs, seed)
+        _check_largest(problem.largest_step_size)
+        return problem
 
     def target(self, fleet: Fleet) -> Floats | None:
         """The optimal Q of the worlds mixed pair by pair by visits, (S A,), as step sizes vanish.
@@ -120,3 +131,12 @@ class FedQ(Setting):
     def communication(self, d: int, N: int) -> Communication:  # noqa: ARG002
         """Numbers that one of ``N`` agents sends and receives: with importance, updates are counted too."""
         return Communication(2 * d if self.averaging == IMPORTANCE else d, d, self.sync_every)
+
+
+def _check_largest(step_size: float) -> None:
+    """Refuse step sizes of 1 or more."""
+    if step_size >= 1:
+        raise ValueError(
+            "step_size must be below 1 at every step, as larger ones overshoot and (1 - alpha)^-n is "
+            f"infinite or changes sign, got {step_size:g}; FedSARSA with target 'max' takes larger ones"
+        )

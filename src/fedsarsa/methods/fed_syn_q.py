@@ -3,8 +3,6 @@
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-import numpy as np
-
 from fedsarsa import _checks
 from fedsarsa._checks import Floats
 from fedsarsa.algorithm import FedSARSA
@@ -13,7 +11,7 @@ from fedsarsa.federation.problem import Problem
 from fedsarsa.learning.features import OneHot
 from fedsarsa.learning.policies import Greedy
 from fedsarsa.learning.random import PURPOSE_BITS
-from fedsarsa.learning.step_sizes import StepSize, schedules, step_sizes_at
+from fedsarsa.learning.step_sizes import StepSize, largest_step_size, schedules
 from fedsarsa.learning.targets import ALL_PAIRS, MAX, Step
 from fedsarsa.methods.method import Knowledge, Task
 from fedsarsa.methods.setting import Setting, learned_policies
@@ -58,12 +56,7 @@ class FedSynQ(Setting):
 
     def __post_init__(self) -> None:
         _checks.integer("sync_every", self.sync_every, least=1)
-        first = step_sizes_at(schedules(self.step_size), np.zeros(1, np.int64)).max()
-        if first > 1:
-            raise ValueError(
-                f"step_size must be at most 1, beyond which values grow without bound, got {first}; "
-                "FedSARSA with target 'max' takes larger ones"
-            )
+        _check_largest(largest_step_size(schedules(self.step_size), 1))
         self.algorithm()
 
     def algorithm(self) -> FedSARSA:
@@ -77,6 +70,7 @@ class FedSynQ(Setting):
     def problem(self, fleet: Fleet, steps: int, runs: int, seed: int) -> Problem:
         """The training problem of this method on a fleet, checked."""
         problem = super().problem(fleet, steps, runs, seed)
+        _check_largest(problem.largest_step_size)
         pairs = problem.fleet.states * len(problem.order)
         if problem.steps * pairs >= 2**PURPOSE_BITS:
             raise ValueError(
@@ -91,3 +85,12 @@ class FedSynQ(Setting):
     def policies(self, history: History) -> Floats:
         """The greedy policies (R, S, A) of the last central parameters."""
         return learned_policies(history, OneHot(), Greedy())
+
+
+def _check_largest(step_size: float) -> None:
+    """Refuse step sizes above 1."""
+    if step_size > 1:
+        raise ValueError(
+            f"step_size must be at most 1 at every step, as values grow without bound otherwise, got "
+            f"{step_size:g}; FedSARSA with target 'max' takes larger ones"
+        )

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from fedsarsa import _checks
 from fedsarsa._checks import Floats
 from fedsarsa.federation.servers import Mean, Server, ServerStep
 from fedsarsa.methods.policy_evaluation import PredictionInRounds
@@ -35,6 +36,11 @@ class FedTD(PredictionInRounds):
     independent : bool
         Whether pairs are drawn from stationary distributions, and not along chains.
 
+    Raises
+    ------
+    ValueError, TypeError
+        An argument is out of its range.
+
     Examples
     --------
     >>> import fedsarsa as fs
@@ -49,6 +55,10 @@ class FedTD(PredictionInRounds):
     server_step: float = 1.0
 
     name: ClassVar[str] = "FedTD"
+
+    def __post_init__(self) -> None:
+        _checks.positive("server_step", self.server_step)
+        super().__post_init__()
 
     def server(self) -> Server:
         """The mean, or the server's step if it is not 1."""

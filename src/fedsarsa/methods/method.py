@@ -9,7 +9,10 @@ from numpy.typing import ArrayLike
 from fedsarsa._checks import Floats
 from fedsarsa.federation.events import Callback
 from fedsarsa.federation.history import History
+from fedsarsa.federation.problem import AnyFleet
 from fedsarsa.federation.progress import Progress
+from fedsarsa.federation.spaces import any_fleet
+from fedsarsa.worlds.finite import FiniteMDP
 from fedsarsa.worlds.fleet import Fleet
 
 Task = Literal["control", "prediction"]
@@ -75,6 +78,16 @@ class Method(Protocol):
 
     def communication(self, d: int, N: int) -> Communication:
         """Numbers that one of ``N`` agents sends and receives, with ``d`` parameters."""
+
+
+def finite_fleet(worlds: AnyFleet | Sequence[FiniteMDP], name: str) -> Fleet:
+    """The fleet of finite worlds in which the method of this name trains."""
+    fleet = any_fleet(worlds)
+    if not isinstance(fleet, Fleet):
+        raise TypeError(
+            f"fleet must have finite worlds, as {name} trains in no others, got {fleet!r}; fs.FedSARSA does"
+        )
+    return fleet
 
 
 @runtime_checkable

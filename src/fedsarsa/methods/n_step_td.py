@@ -102,7 +102,7 @@ class NStepTD(PredictionInRounds):
                 raise ValueError(
                     "behaviour must take every action that the policy takes, as ratios are infinite "
                     f"otherwise, got probability 0 at {_checks.index(never[0])} for agent {agent}; "
-                    "FedQ learns from agents that each cover a part"
+                    "FedTD learns where agents act by the policy itself"
                 )
 
     def target(self, fleet: Fleet) -> Floats:

@@ -5,6 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from fedsarsa import _checks
 from fedsarsa._checks import Floats
 from fedsarsa.federation.servers import Server, SharedDirections
 from fedsarsa.methods.policy_evaluation import Prediction, each_operators
@@ -15,8 +16,9 @@ from fedsarsa.worlds.fleet import Fleet
 class PFLSA(Prediction):
     """Labbi, Mangold and Moulines 2026: PF-LSA, personal parameters moved by own and mean directions.
 
-    At every step agents exchange their directions, and agent i moves by own g_i + (1 - own) mean_j g_j. The
-    mean path of every agent rests at its own fixed point.
+    At every step agents exchange their directions, and agent i moves by own g_i + (1 - own) mean_j g_j. With
+    ``sync_every`` above 1, which is ours, they exchange the changes of K local steps. The mean path of every
+    agent rests at its own fixed point for every K.
 
     Parameters
     ----------
@@ -30,8 +32,15 @@ class PFLSA(Prediction):
         The weight of the agent's own direction, in (0, 1]; 1/N unless given, as the paper recommends.
     radius : float, optional
         Of the ball on which every agent's parameter is projected; no projection unless given.
+    sync_every : int
+        K, local steps per exchange; 1 in the paper.
     independent : bool
         Whether pairs are drawn from stationary distributions, and not along chains.
+
+    Raises
+    ------
+    ValueError, TypeError
+        An argument is out of its range.
 
     Examples
     --------
@@ -44,8 +53,18 @@ class PFLSA(Prediction):
 
     own: float | None = None
     radius: float | None = None
+    sync_every: int = 1
 
     name: ClassVar[str] = "PFLSA"
+
+    def __post_init__(self) -> None:
+        _checks.integer("sync_every", self.sync_every, least=1)
+        super().__post_init__()
+
+    @property
+    def every(self) -> int:
+        """K, local steps per exchange."""
+        return self.sync_every
 
     def server(self) -> Server:
         """A parameter per agent, moved by own and mean directions."""

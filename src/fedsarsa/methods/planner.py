@@ -22,9 +22,9 @@ from fedsarsa.federation.state import State, Synchronisations
 from fedsarsa.learning.features import OneHot
 from fedsarsa.learning.policies import Greedy
 from fedsarsa.learning.step_sizes import StepSize
-from fedsarsa.methods.method import Communication, Knowledge, Task
+from fedsarsa.methods.method import Communication, Knowledge, Task, finite_fleet
 from fedsarsa.worlds.finite import FiniteMDP
-from fedsarsa.worlds.fleet import Fleet, as_fleet
+from fedsarsa.worlds.fleet import Fleet
 
 # From the fourth round on step sizes shrink if the last round raised the mean return by less than this share.
 LITTLE, PATIENCE = 1e-3, 3
@@ -119,10 +119,11 @@ class Planning:
     ) -> History:
         """Plan ``runs`` times from random tables; arguments and result are those of ``FedSARSA.train``.
 
-        A step is one sweep over the table of every agent, and takes no samples. There is one engine,
+        A step is one sweep over the table of every agent, and takes no samples. Hundreds are enough where
+        methods that learn from samples take thousands, so there are 512 unless given. There is one engine,
         ``auto``, and one thread.
         """
-        fleet = as_fleet(fleet)
+        fleet = finite_fleet(fleet, self.name)
         if engine != "auto":
             raise ValueError(
                 f"engine must be 'auto', as {self.name} plans with exact kernels and samples nothing, "

@@ -15,7 +15,7 @@ from fedsarsa.learning.features import FiniteFeatures, OneHot
 from fedsarsa.learning.policies import FixedPolicy
 from fedsarsa.learning.step_sizes import StepSize
 from fedsarsa.learning.targets import Step
-from fedsarsa.methods.method import Task
+from fedsarsa.methods.method import Task, finite_fleet
 from fedsarsa.methods.setting import Setting, mean_root
 from fedsarsa.theory.federation_model import limiting_step_sizes
 from fedsarsa.theory.operators import Operators, operators
@@ -68,12 +68,12 @@ class Prediction(Setting):
 
     def problem(self, fleet: Fleet, steps: int, runs: int, seed: int) -> Problem:
         """The training problem of this method on a fleet, checked."""
-        fleet = as_fleet(fleet)
+        fleet = finite_fleet(fleet, self.name)
         worlds = stationary(fleet, self.policy) if self.independent else fleet
         return super().problem(worlds, steps, runs, seed)
 
     def target(self, fleet: Fleet) -> Floats:
-        """`federated_point`, (d,), whatever K and the step size are."""
+        """`federated_point`, (d,), whatever K is; agents count by their late step sizes."""
         return mean_root(self, fleet)
 
 

@@ -68,7 +68,8 @@ class QAvg(Planning):
         constants = [one.value for one in schedules(self.step_size) if isinstance(one, ConstantStep)]
         if constants and max(constants) > 1:
             raise ValueError(
-                f"step_size must be at most 1, beyond which a backup is overshot, got {max(constants)}"
+                f"step_size must be at most 1, beyond which a backup is overshot, got {max(constants)}; "
+                "SoftPAvg and ProjPAvg take larger ones"
             )
         if self.decay is not None and not 0 < _checks.number("decay", self.decay) <= 1:
             raise ValueError(f"decay must be a number in (0, 1], got {self.decay!r}")

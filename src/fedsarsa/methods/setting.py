@@ -17,7 +17,7 @@ from fedsarsa.federation.progress import Progress
 from fedsarsa.learning.features import FeatureMap, FiniteFeatures
 from fedsarsa.learning.policies import Policy, improvement
 from fedsarsa.learning.targets import Step
-from fedsarsa.methods.method import Communication, Knowledge
+from fedsarsa.methods.method import Communication, Knowledge, finite_fleet
 from fedsarsa.theory.federation_model import effective_weights
 from fedsarsa.theory.fixed_points import federated_point
 from fedsarsa.worlds.fleet import Fleet, as_fleet
@@ -45,7 +45,7 @@ class Setting:
 
     def problem(self, fleet: Fleet, steps: int, runs: int, seed: int) -> Problem:
         """The training problem of this method on a fleet, checked."""
-        fleet = as_fleet(fleet)
+        fleet = finite_fleet(fleet, self.name)
         self.check(fleet)
         problem = self.algorithm().problem(fleet, steps, runs, seed)
         return replace(problem, step=self.step(problem.step))

@@ -10,7 +10,7 @@ A rule is a frozen dataclass derived from `Server`. There are three kinds, each 
 In its class a rule may set ``personal``, to give every agent a start of its own; ``leaves``, to get what
 steps leave in ``context.left``; and ``shifts``, to write ``context.shift``, which is added to every direction
 of the next round; and ``opens``, to see every agent's first direction before a round (``opening``). All of
-this is in checkpoints.
+this is in checkpoints. A rule that does not take all features or step sizes overrides ``check``.
 
 `federation.rounds.end_round` calls the rule, for every engine. Some rules say the same once more in
 ``combine_run``: for one run, in loops that compiled engines build into the round.

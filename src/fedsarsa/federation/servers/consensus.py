@@ -97,8 +97,13 @@ class Consensus(Server):
         return project(weights @ before + change, self.radius)
 
     def coefficients(self, agents: int) -> Floats:
-        """Of every row of W, how many weights are not zero, and then each of them after its column."""
+        """Of every row of W, how many weights are not zero, and then each of them after its column.
+
+        0 where all weights of W are equal.
+        """
         rows = self.matrix(agents)
+        if np.ptp(rows) == 0:  # complete: everybody has the mean
+            return np.array([0.0])
         columns = [np.flatnonzero(row) for row in rows]
         edges = [np.column_stack([own, row[own]]).ravel() for own, row in zip(columns, rows, strict=True)]
         return np.concatenate([[len(own), *pairs] for own, pairs in zip(columns, edges, strict=True)])
@@ -106,6 +111,11 @@ class Consensus(Server):
     @staticmethod
     def combine_run(over: RoundOfRun) -> None:
         """The same for one run, compiled."""
+        if over.coefficients[0] == 0:
+            for i in range(len(over.after)):
+                for j in range(len(over.mean)):
+                    over.start[i, j] = over.after[i, j] - over.before[i, j] + over.mean_before[j]
+            return
         at = 0
         for i in range(len(over.after)):
             neighbours = int(over.coefficients[at])

@@ -1,7 +1,7 @@
 """The mean weighted entry by entry: by how much every agent has learned about it in the round."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,11 @@ class ImportanceMean(Server):
     radius : float, optional
         Of the ball on which the mean is projected; no projection unless given.
 
+    Raises
+    ------
+    ValueError
+        When it trains, features have several active parameters per pair, or a step size is 1 or more.
+
     Examples
     --------
     >>> import fedsarsa as fs
@@ -33,6 +38,19 @@ class ImportanceMean(Server):
     radius: float | None = None
 
     leaves: ClassVar[str | None] = "log-weights"
+
+    def check(self, problem: Any) -> None:
+        """Reject features whose updates cannot be counted, and step sizes of 1 or more."""
+        if problem.features.most_active > 1:
+            raise ValueError(
+                "features must have one active parameter per pair with ImportanceMean, as updates of an "
+                f"entry cannot be counted otherwise, got {problem.features.most_active}; Mean takes any"
+            )
+        if problem.largest_step_size >= 1:
+            raise ValueError(
+                "step_size must be below 1 with ImportanceMean, whose weights (1 - alpha)^-n are infinite or "
+                f"change sign otherwise, got {problem.largest_step_size:g}; Mean takes larger ones"
+            )
 
     def combine(
         self,

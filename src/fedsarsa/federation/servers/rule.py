@@ -138,6 +138,9 @@ class Server:
         """Whether agents act by what `acting` gives, not by their parameter."""
         return False
 
+    def check(self, problem: Any) -> None:
+        """Reject a training problem (`Problem`) whose features or step sizes the rule cannot take."""
+
     def shares(self, agents: int) -> Floats:
         """The agents' weights (N,) in the mean that histories record; 1/N each."""
         return np.full(agents, 1 / agents)
