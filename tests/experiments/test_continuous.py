@@ -1,5 +1,6 @@
 """Continuous worlds from configurations to films, on the command line."""
 
+import os
 import subprocess
 import sys
 import tomllib
@@ -11,7 +12,7 @@ from PIL import Image
 
 import fedsarsa as fs
 from fedsarsa.experiments import config, learning_curves, playing, plots
-from tests.experiments.commands import command
+from tests.experiments.commands import command, command_in_its_own_process
 
 FOLDER = Path(__file__).parents[2] / "examples"
 
@@ -106,6 +107,41 @@ features = { kind = "tile-coding", tilings = 1, bins = 2 }
 steps = 10
 runs = 1
 """
+
+
+TANK = """
+import gymnasium as gym
+import numpy as np
+
+
+class Tank(gym.Env):
+    observation_space, action_space = gym.spaces.Box(0.0, 1.0, (1,)), gym.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        return np.zeros(1, np.float32), 1.0, False, False, {}
+
+
+gym.register("Tank-v0", Tank)
+"""
+
+
+@pytest.mark.parametrize("place", ["", "configs"])
+def test_modules_of_environments_are_found_as_files_are(tmp_path, place):
+    """In the working directory and beside the configuration, by a command that knows neither from Python."""
+    (tmp_path / "configs").mkdir()
+    (tmp_path / place / "tanks.py").write_text(TANK)
+    (tmp_path / "configs/tanks.toml").write_text(
+        '[fleet]\nkind = "gym"\nid = "tanks:Tank-v0"\nagents = 2\n'
+        '[algorithm]\nfeatures = { kind = "tile-coding", tilings = 2, bins = 2 }\n'
+        "[training]\nsteps = 20\nruns = 1\n"
+    )
+    safe = {**os.environ, "PYTHONSAFEPATH": "1"}  # as an installed command: no directory of its own
+    done = command_in_its_own_process("train", "configs/tanks.toml", cwd=tmp_path, env=safe)
+    assert done.returncode == 0, done.stderr
+    assert fs.History.load(tmp_path / "results/history.nc").settings["environments"] == ["tanks:Tank-v0"] * 2
 
 
 @pytest.mark.parametrize(
