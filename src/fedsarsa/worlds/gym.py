@@ -254,11 +254,13 @@ class GymFleet(ContinuousFleet, Sequence[GymWorld]):
 
     def _warn_of_mistakes(self) -> None:
         """Warn of worlds that are the same by mistake, and of features that drift apart."""
-        for agents, names in constructors.sharing([(one.make_env, one.options) for one in self.worlds]):
+        made = [(one.make_env, one.wrappers, one.options) for one in self.worlds]
+        for agents, names in constructors.sharing(made):
             warnings.warn(
                 f"agents {agents} have the same environment: their functions share {', '.join(names)}, and "
                 "see its last value. Where agents should differ, give a named function what differs as an "
-                "option: GymWorld(make, g=g). Where they should not, use one GymWorld many times",
+                "option, GymWorld(make, g=g), or bind it, lambda r, g=g: r * g. Where they should not, use "
+                "one GymWorld many times",
                 UserWarning,
                 stacklevel=3,
             )
