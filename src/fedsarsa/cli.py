@@ -132,6 +132,9 @@ def train(
             console.print(
                 f"run {run}: parameters stopped being finite at step {step}; try a smaller step size"
             )
+    if failure is None and (history.failed_at >= 0).all():
+        first = int(history.failed_at[0])
+        failure = f"every run failed: the parameters of run 0 stopped being finite at step {first}"
     for report in history.settings.get("stopped", []):
         console.print("run {run}: agent {agent} stopped at step {step}: {environment}".format(**report))
         console.print(report["why"])

@@ -70,8 +70,10 @@ def test_diverged_runs_are_reported(tmp_path):
     config = tmp_path / "wild.toml"
     config.write_text(SMALL + "\n[algorithm]\nstep_size = 1e150\n")
     done = command("train", config, "--out", tmp_path / "out")
-    assert done.returncode == 0
     assert "run 0: parameters stopped being finite at step" in done.stdout
+    assert done.returncode == 1
+    assert "every run failed: the parameters of run 0 stopped being finite at step" in done.stderr
+    assert (fs.History.load(tmp_path / "out" / "history.nc").failed_at >= 0).all()  # the files are kept
 
 
 @pytest.mark.parametrize(
