@@ -140,6 +140,29 @@ def test_theory_that_does_not_apply_says_so(tmp_path):
     assert "no prediction: policy must change smoothly" in shown.stdout
 
 
+@pytest.mark.parametrize(
+    ("setting", "reason"),
+    [
+        ("participation = 0.5", "no bounds: participation must be 1 here, got participation 0.5"),
+        (
+            'server = { kind = "private-mean", clip = 20.0, noise = 0.1 }',
+            "no bounds: server must be the mean here, of which alone the theory speaks, got PrivateMean",
+        ),
+    ],
+)
+def test_a_prediction_without_bounds_is_shown(tmp_path, setting, reason):
+    config = tmp_path / "rehearsal.toml"
+    config.write_text(SMALL + f"\n[algorithm]\n{setting}\n")
+    shown = command("theory", config)
+    assert shown.returncode == 0, shown.stderr
+    assert reason in shown.stdout
+    assert "Mean squared error to expect" in shown.stdout
+    config.write_text(SMALL + f"\n[algorithm]\n{setting}\nfaults = {{ absent = 0.1 }}\n")
+    neither = command("theory", config)
+    assert neither.returncode == 2
+    assert "faults must be None here, as no theory follows them" in neither.stderr
+
+
 def test_help_and_version():
     assert fs.__version__ in command_in_its_own_process("--version").stdout
     for words in (["--help"], ["train", "--help"], ["sweep", "--help"], ["reproduce", "--help"]):
