@@ -74,17 +74,21 @@ def train(
     from fedsarsa._interrupts import Interrupted
     from fedsarsa.algorithm import FedSARSA
     from fedsarsa.experiments import config as configs
-    from fedsarsa.federation.training import NoAgentLeftError
+    from fedsarsa.federation.training import NoAgentLeftError, check_records
     from fedsarsa.learning.continuous_features import BoxMap, many
     from fedsarsa.learning.tile_coding import Tiles
     from fedsarsa.methods.setting import Setting
 
     changes = change or []
     settings = configs.load(config, changes)
-    fleet, algo = settings.build(config.parent)
     features = None
-    if isinstance(algo, FedSARSA | Setting):  # do they fit together? before anything is written
-        features = algo.problem(fleet, steps=1, runs=1, seed=0).features
+    with configs.named_errors(config, settings):
+        fleet, algo = settings.build(config.parent)
+        if isinstance(algo, FedSARSA | Setting):  # do they fit together? before anything is written
+            asked = settings.training
+            problem = algo.problem(fleet, asked.steps, asked.runs, asked.seed)
+            check_records(problem, asked.record_every)
+            features = problem.features
     _files.writable_directory(out)
     checkpoint, result = out / "checkpoint.nc", out / "history.nc"
     if force:
@@ -286,8 +290,9 @@ def show_theory(config: Config) -> None:
     from fedsarsa.experiments.method_sections import ours
 
     settings = configs.load(config)
-    fleet, algo = settings.build(config.parent)
-    theory_report.show(console, configs.finite(fleet), ours(algo, "theory"), settings.training.steps)
+    with configs.named_errors(config, settings):
+        fleet, algo = settings.build(config.parent)
+        theory_report.show(console, configs.finite(fleet), ours(algo, "theory"), settings.training.steps)
 
 
 @app.command()
@@ -307,9 +312,14 @@ def plan(
     from fedsarsa.experiments.method_sections import ours
     from fedsarsa.theory.planning import PERIODS
 
-    fleet, algo = configs.load(config).build(config.parent)
-    periods, checked = sync_every or PERIODS, ours(algo, "a plan")
-    answer = theory.plan(configs.finite(fleet), checked, target, gap=gap, periods=periods)
+    if (target is None) == (gap is None):
+        got = "neither" if target is None else "both"
+        raise ValueError(f"expected either --target or --gap, got {got}")
+    settings = configs.load(config)
+    with configs.named_errors(config, settings):
+        built, algo = settings.build(config.parent)
+        fleet, checked = configs.finite(built), ours(algo, "a plan")
+    answer = theory.plan(fleet, checked, target, gap=gap, periods=sync_every or PERIODS)
     console.print(str(answer))
 
 

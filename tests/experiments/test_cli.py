@@ -81,9 +81,12 @@ def test_diverged_runs_are_reported(tmp_path):
     [
         ("[training]\nstpes = 3", "did you mean 'steps'?"),
         ("[training]\nsteps = 0", "training.steps: expected at least 1, got 0"),
-        ("[algorithm]\nsync_every = 0", "sync_every must be an integer of at least 1, got 0"),
+        ("agents = 3", "bad.toml: agents: unknown key; did you mean 'fleet.agents'?; valid: algorithm, "),
+        ("seed = 3", "bad.toml: seed: unknown key; did you mean 'fleet.seed' or 'training.seed'?"),
+        ("[algorithm]\nsync_every = 0", "bad.toml: algorithm: sync_every must be an integer of at least 1"),
         ('[training]\nengine = "cpo"', "did you mean 'cpu'?"),
-        ("[algorithm]\nweights = [0.5, 0.5]", "weights must have shape (20,), got (2,)"),
+        ("[training]\nsteps = 100_000_000_000", "bad.toml: training.record_every must leave at most 4 GiB"),
+        ("[algorithm]\nweights = [0.5, 0.5]", "bad.toml: algorithm.weights must have shape (20,), got (2,)"),
         ("[fleet]\neps_p = 5", "fleet.eps_p: expected at most 2, got 5"),
     ],
 )
@@ -98,7 +101,7 @@ def test_bad_configurations_write_nothing(tmp_path, text, message):
 
 def test_an_output_that_cannot_be_written_is_found_before_training(tmp_path):
     config = tmp_path / "long.toml"
-    config.write_text("[training]\nsteps = 2_000_000_000")
+    config.write_text("[training]\nsteps = 2_000_000_000\nrecord_every = 1_000_000")
     blocked = tmp_path / "file"
     blocked.write_text("in the way")
     done = command("train", config, "--out", blocked / "out")
@@ -126,6 +129,10 @@ def test_theory_and_plan_print_tables(tmp_path):
     assert planned.returncode == 0, planned.stderr
     assert "To reach a mean squared error of 1:" in planned.stdout
     assert "verdict" in planned.stdout
+    for given, got in (((), "neither"), (("--target", 1.0, "--gap", 0.2), "both")):
+        unclear = command("plan", config, *given)
+        assert unclear.returncode == 2
+        assert f"expected either --target or --gap, got {got}" in unclear.stderr
     hopeless = command("plan", config, "--target", 1e-12)
     assert hopeless.returncode == 2
     assert "the smallest error reachable" in hopeless.stderr.replace("\n", " ")

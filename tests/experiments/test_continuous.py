@@ -37,6 +37,8 @@ steps = 200
 runs = 2
 """
 
+UNDRIVEN = CART.replace("CartPole", "Pendulum").replace("vary =", "# vary =")
+
 
 def test_train_and_play(tmp_path):
     toml, out = tmp_path / "cart.toml", tmp_path / "out"
@@ -172,16 +174,32 @@ def test_more_tiles_than_a_float_can_count_are_told(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        (CART.replace("CartPole", "CartPol"), "bad.toml: fleet.world must be one of"),
         (CART.replace("CartPole", "CartPol"), "did you mean 'CartPole'?"),
-        (CART.replace("length =", "lenght ="), "CartPole has no 'lenght'; did you mean 'length'?"),
+        (CART.replace("low = 0.4", "low = 4.0"), "bad.toml: fleet.vary['length'] must have low <= high"),
+        (CART.replace("time_limit = 30", "force = 0"), "bad.toml: CartPole.force must be a positive number"),
+        (
+            CART.replace("features", "# features"),
+            "bad.toml: algorithm.features must be TileCoding, FourierBasis",
+        ),
+        (CART.replace("features", "# features"), 'in TOML features = { kind = "tile-coding" }, got Modulo'),
+        (
+            UNDRIVEN,
+            "bad.toml: algorithm.actions must be GridActions or RandomActions where actions are numbers",
+        ),
+        (UNDRIVEN, 'in TOML actions = { kind = "grid", count = 5 }, got None'),
+        (CART.replace("length =", "lenght ="), "bad.toml: CartPole has no 'lenght'; did you mean 'length'?"),
         (CART.replace("tilings", "tilngs"), "did you mean 'tilings'?"),
         (CART.replace('"tile-coding"', '"tiles"'), "did you mean 'tile-coding'?"),
         (
             CART.replace("{ low = 0.4, high = 0.6 }", '"long"'),
             "fleet.vary.length: expected a table or a list, got 'long'",
         ),
-        (CART.replace("trace_decay = 0.5", "trace_decay = 2.0"), "trace_decay must be a number in [0, 1]"),
-        (CART.replace("trace_decay = 0.5", 'actions = { kind = "grid" }'), "actions must be None"),
+        (
+            CART.replace("trace_decay = 0.5", "trace_decay = 2.0"),
+            "bad.toml: algorithm: trace_decay must be a number in [0, 1]",
+        ),
+        (CART.replace("trace_decay = 0.5", 'actions = { kind = "grid" }'), "algorithm.actions must be None"),
         (CART.replace("time_limit", "agents"), "got agents = 30, which belongs in [fleet]"),
         ('[fleet]\nkind = "gym"\nid = "CartPole-v1"', "expected either agents or each"),
         ('[fleet]\nkind = "gym-tables"\nid = "Taxi-v4"', "expected either agents or each"),
