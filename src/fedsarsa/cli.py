@@ -213,7 +213,10 @@ def sweep(
         written = summary.write(summary.records(work, outcomes), out)
         console.print(f"wrote {written}, and a history per cell")
         figure = sweep_figure.figure(work.grid, outcomes, f"{config.stem}: mean over runs, 95% intervals")
-        for path in plots.save(figure, out, "summary") if figure is not None else ():
+        if isinstance(figure, str):
+            console.print(f"no figure: {figure}")
+            return
+        for path in plots.save(figure, out, "summary"):
             console.print(f"wrote {path}")
 
 
