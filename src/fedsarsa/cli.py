@@ -63,6 +63,10 @@ def train(
         typer.Option("--set", help="key=value in place of CONFIG's, such as algorithm.step_size=0.1."),
     ] = None,
     force: Annotated[bool, typer.Option(help="Train anew where OUT holds a training already.")] = False,
+    extend: Annotated[
+        bool,
+        typer.Option(help="Keep the checkpoint; with more steps, go on from one that --extend kept in OUT."),
+    ] = False,
 ) -> None:
     """Train what CONFIG describes; write history.nc and a picture to OUT, and print what it led to.
 
@@ -93,9 +97,15 @@ def train(
     checkpoint, result = out / "checkpoint.nc", out / "history.nc"
     if force:
         checkpoint.unlink(missing_ok=True)
-    elif result.exists():
+    elif result.exists() and not extend:
         raise ValueError(
-            f"{result}: is there already; expected a directory without a history, or --force to train anew"
+            f"{result}: is there already; expected a directory without a history, --force to train anew, or "
+            "--extend to go on from a training that kept its checkpoint by --extend"
+        )
+    elif result.exists() and not checkpoint.exists():
+        raise ValueError(
+            f"{checkpoint}: expected the checkpoint that a training with --extend keeps, got none; what was "
+            "trained without it can be trained anew, by --force"
         )
     console.print(str(fleet))
     tiles = features.basis if isinstance(features, BoxMap) else None
@@ -118,7 +128,7 @@ def train(
         history, failure = stop.history, str(stop)
     except Interrupted as stop:
         console.print(f"{stop}; saved in {checkpoint}")
-        set_again = [word for one in changes for word in ("--set", one)]
+        set_again = [word for one in changes for word in ("--set", one)] + ["--extend"] * extend
         command = shlex.join(["fedsarsa", "train", str(config), "--out", str(out), *set_again])
         console.print(f"go on with: {command}")
         raise typer.Exit(130) from None
@@ -129,7 +139,8 @@ def train(
     except Interrupted:
         console.print(f"interrupted; {result} was not written, and this training is lost")
         raise typer.Exit(130) from None
-    checkpoint.unlink(missing_ok=True)
+    if not extend:
+        checkpoint.unlink(missing_ok=True)
     console.print(history)
     for run, step in enumerate(history.failed_at.values.tolist()):
         if step >= 0:

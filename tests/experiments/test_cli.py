@@ -66,6 +66,29 @@ def test_interrupt_saves_and_the_same_command_goes_on(tmp_path):
     assert fs.History.load(out / "history.nc").data.equals(whole.data)
 
 
+def test_a_training_that_is_over_is_extended(tmp_path):
+    config, out = tmp_path / "small.toml", tmp_path / "out"
+    config.write_text(SMALL)
+    longer = ("train", config, "--out", out, "--set", "training.steps=80")
+    assert command("train", config, "--out", out).returncode == 0
+    lost = command(*longer, "--extend")
+    assert lost.returncode == 2
+    assert "checkpoint.nc: expected the checkpoint that a training with --extend keeps" in lost.stderr
+    assert command("train", config, "--out", out, "--force", "--extend").returncode == 0
+    unasked = command(*longer)
+    assert unasked.returncode == 2
+    assert "history.nc: is there already" in unasked.stderr
+    assert "--extend to go on" in unasked.stderr
+    done = command(*longer, "--extend")
+    assert done.returncode == 0, done.stderr
+    assert "going on from" in done.stdout
+    whole = fs.FedSARSA().train(fs.paper.fleet(3, states=10, actions=5), 80, runs=2, seed=4)
+    assert fs.History.load(out / "history.nc").data.equals(whole.data)
+    shorter = command("train", config, "--out", out, "--extend")
+    assert shorter.returncode == 2
+    assert "expected a checkpoint of at most 50 steps, got one after 80" in shorter.stderr
+
+
 def test_diverged_runs_are_reported(tmp_path):
     config = tmp_path / "wild.toml"
     config.write_text(SMALL + "\n[algorithm]\nstep_size = 1e150\n")
@@ -193,7 +216,7 @@ def test_settings_are_changed_on_the_command_line(tmp_path):
     change = ("--set", "algorithm.step_size=0.1", "--set", "algorithm.sync_every=never")
     refused = command("train", config, "--out", out, *change)
     assert refused.returncode == 2
-    assert "or --force to train anew" in refused.stderr
+    assert "--force to train anew" in refused.stderr
     assert command("train", config, "--out", out, *change, "--force").returncode == 0
     expected = fs.FedSARSA(step_size=0.1, sync_every=None).train(
         fs.paper.fleet(3, states=10, actions=5), 50, runs=2, seed=4
