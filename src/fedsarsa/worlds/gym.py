@@ -185,7 +185,7 @@ class GymFleet(ContinuousFleet, Sequence[GymWorld]):
     worlds : sequence of GymWorld
         One per agent; the same one may appear many times, every agent makes an environment of its own.
     discount : float
-        Discount factor in (0, 1].
+        Discount factor in (0, 1]; 0.99, as is usual for episodes, unless given.
     processes : int, optional
         Step environments in so many processes; 0: in this one. Unless given, a few steps are timed, and
         slow environments get a process per core.
