@@ -99,6 +99,10 @@ def test_trainings_start_where_others_ended():
     history = ALGO.train(WORLDS, 40, runs=3)
     further = ALGO.train(WORLDS, 10, runs=3, theta0=history.final)
     np.testing.assert_allclose(further.central[:, 0], history.final, rtol=1e-14)  # the mean of three alike
+    with pytest.raises(
+        TypeError, match=r"theta0 must be parameters, such as history.final .*, got History\(3 runs"
+    ):
+        ALGO.train(WORLDS, 10, runs=3, theta0=history)
     with pytest.raises(ValueError, match=r"theta0 must have shape \(2, 25\) along run and d, got \(3, 25\)"):
         ALGO.train(WORLDS, 10, runs=2, theta0=history.final)
 

@@ -215,3 +215,32 @@ def test_machines_are_not_moved_unasked():
     assert not moved
     assert len(fs.GymFleet(worlds)[:1]) == 1
     assert len(moved) == 1  # once for the fleet, and not again for a part of it
+
+
+@pytest.mark.parametrize(
+    ("make_env", "message"),
+    [
+        (
+            "Pendulum-v1",
+            r"no option 'gg'; did you mean 'g'\?; its options are render_mode, g, max_episode_steps",
+        ),
+        (pendulum, r"pendulum\(gg=1.0\) has no option 'gg'; did you mean 'g'\?; its options are g\n"),
+        (Several, r"has no option 'gg'; its options are reward\n"),
+    ],
+)
+def test_options_that_are_none_are_named_with_those_that_are(make_env, message):
+    with pytest.raises(TypeError, match=message):
+        fs.GymFleet.make(make_env, vary={"gg": [1.0, 2.0]})
+
+
+def test_other_errors_of_constructors_come_through():
+    def broken(**options):
+        raise TypeError("the cable came off")
+
+    def open_to_all(**options):
+        return pendulum(**options)
+
+    with pytest.raises(TypeError, match="the cable came off"):
+        fs.GymFleet.make(broken, 1)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'gg'"):
+        fs.GymFleet.make(open_to_all, vary={"gg": [1.0, 2.0]})

@@ -8,7 +8,7 @@ import inspect
 import pathlib
 import re
 import types
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -47,6 +47,27 @@ def told(value: Any) -> str:
 def unsure(words: str) -> bool:
     """Whether other constructors may be told in the same words."""
     return _UNSURE.search(words) is not None
+
+
+OF_MAKE = ("max_episode_steps", "disable_env_checker")  # options of gymnasium.make, for any id
+
+
+def options_of(make_env: str | Callable[..., Any]) -> list[str] | None:
+    """Names of the options that a constructor takes; None where it does not say."""
+    from fedsarsa.worlds._gymnasium import gymnasium
+
+    function: Any = make_env
+    if isinstance(make_env, str):
+        function = gymnasium.spec(make_env).entry_point
+        if isinstance(function, str):
+            function = gymnasium.envs.registration.load_env_creator(function)
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # such as of what is not written in Python
+        return None
+    if any(one.kind is one.VAR_KEYWORD for one in parameters):
+        return None
+    return [*(one.name for one in parameters), *(OF_MAKE if isinstance(make_env, str) else ())]
 
 
 def sharing(made: Sequence[Any]) -> list[tuple[list[int], list[str]]]:

@@ -66,15 +66,26 @@ class GymWorld:
         from fedsarsa.worlds._gymnasium import gymnasium
 
         options = self.options if render_mode is None else self.options | {"render_mode": render_mode}
-        if isinstance(self.make_env, str):
-            try:
+        try:
+            if isinstance(self.make_env, str):
                 made: Any = gymnasium.make(self.make_env, **options)
-            except (gymnasium.error.Error, ImportError, ValueError) as error:
-                raise ValueError(f"environment {self.make_env!r} cannot be made: {error}") from error
-        else:
-            made = self.make_env(**options)
-            if not isinstance(made, gymnasium.Env):
-                raise TypeError(f"make_env must make a gymnasium.Env, got {made!r}")
+            else:
+                made = self.make_env(**options)
+        except (gymnasium.error.Error, ImportError, ValueError) as error:
+            if not isinstance(self.make_env, str):
+                raise
+            raise ValueError(f"environment {self.make_env!r} cannot be made: {error}") from error
+        except TypeError as error:
+            valid = constructors.options_of(self.make_env)
+            unknown = [name for name in options if valid is not None and name not in valid]
+            if valid is None or not unknown:
+                raise
+            near = _checks.nearest(unknown[0], valid)
+            raise TypeError(
+                f"{self.label} has no option {unknown[0]!r}{near}; its options are {', '.join(valid)}"
+            ) from error
+        if not isinstance(made, gymnasium.Env):
+            raise TypeError(f"make_env must make a gymnasium.Env, got {made!r}")
         return gym_wrappers.wrap(made, self.wrappers)
 
     @contextmanager
