@@ -1,6 +1,6 @@
 """Eight lunar landers, each under a gravity of its own, learn one policy: tile coding and traces.
 
-Needs `pip install 'fedsarsa[gym,box2d]'`. Takes about six minutes of one core.
+Needs `pip install 'fedsarsa[gym,box2d]'`. Takes five to six minutes of one core.
 """
 
 import sys

@@ -146,6 +146,57 @@ def test_early_stopping_waits_and_knows_what_is_enough():
             fs.callbacks.EarlyStopping(**wrong)
 
 
+def test_early_stopping_on_what_is_never_there():
+    with pytest.raises(
+        ValueError, match=r"metric must be one of norm, drift, got 'dirft', .* 4 records.*mean 'drift'"
+    ):
+        small().train(fleet(), 500, runs=1, callback=fs.callbacks.EarlyStopping("dirft", patience=4))
+    told = []
+    with pytest.raises(ValueError, match="metric must be one of norm, drift, got 'return'"):
+        small().train(fleet(), 500, runs=1, callback=[told.append, fs.callbacks.EarlyStopping()])
+    assert told[-1].t == 50  # a tenth: where episodes take long, the first may end so late
+    carts = fs.control.fleet("CartPole", 2, time_limit=20)
+    algo = fs.FedSARSA(fs.FourierBasis(1), fs.EpsilonGreedy(0.1), 0.1, sync_every=1)
+    history = algo.train(carts, 2000, runs=1, callback=fs.callbacks.EarlyStopping(patience=5))
+    assert 20 < history.settings["steps"] < 2000  # 9 records without a return, and then some with one
+    values = iter([3.0, None, None, None, None, 2.0, 1.0])
+
+    def told_now_and_then(event):
+        event.metrics.update({} if (value := next(values)) is None else {"score": value})
+
+    stopping = fs.callbacks.EarlyStopping("score", patience=2)
+    history = small().train(fleet(), 500, runs=1, callback=[told_now_and_then, stopping])
+    assert history.settings["steps"] == 30
+
+
+def test_callbacks_that_are_called_once_are_warned_of():
+    told = []
+    with pytest.warns(UserWarning, match="called once, at t = 0.* 50 steps with sync_every=None and"):
+        small(sync_every=None).train(fleet(), 50, runs=1, callback=told.append)
+    assert [event.t for event in told] == [0]
+    with pytest.warns(UserWarning, match="sync_every=5 and record_every=11 have none"):
+        small().train(fleet(), 50, runs=1, record_every=11, callback=told.append)
+
+
+def test_rewards_of_a_step_are_a_metric_where_no_episode_ends():
+    found = {}
+    rods = fs.control.fleet("Pendulum", 2, time_limit=10_000)
+    algo = fs.FedSARSA(fs.FourierBasis(1), fs.Softmax(1.0), 0.1, 10, actions=fs.GridActions(3))
+    history = algo.train(rods, 400, runs=2, callback=lambda event: found.update({event.t: event.metrics}))
+    assert found[0].keys() == {"norm"}
+    assert found[400].keys() == {"norm", "drift", "reward"}
+    assert found[400]["reward"] == pytest.approx(float(history.reward_curve().isel(t=-1).mean()))
+    assert found[400]["reward"] < 0
+
+
+def test_evaluation_begins_where_a_training_goes_on(tmp_path):
+    algo, path, told = small(), tmp_path / "training.nc", []
+    algo.train(fleet(), 50, runs=1, checkpoint=path)
+    evaluation = fs.callbacks.Evaluation(fleet(), algo, every=3)
+    algo.train(fleet(), 70, runs=1, checkpoint=path, callback=[evaluation, told.append])
+    assert ["evaluation" in event.metrics for event in told] == [True, False, False, True]
+
+
 def test_evaluation_in_finite_worlds_is_exact():
     group, algo, found = fleet(), small(), {}
     evaluation = fs.callbacks.Evaluation(group, algo, every=2)

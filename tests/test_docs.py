@@ -75,6 +75,21 @@ def run_command(words):
         group.main([name, *arguments], standalone_mode=False)
 
 
+def test_numbers_that_several_pages_give_are_the_same():
+    pages = [page.read_text(encoding="utf-8") for page in (*PAGES, ROOT / "examples/lunar-lander.py")]
+    for words in (r"machine compiles for (.+) and says so", r"takes (.+) of one core"):
+        said = [found for page in pages for found in re.findall(words, page, re.IGNORECASE)]
+        assert len(said) > 1
+        assert len(set(said)) == 1, said
+
+
+def test_the_citation_leads_to_the_paper():
+    cited = (ROOT / "CITATION.cff").read_text()
+    (address,) = re.findall(r'^PAPER = "(.+)"$', (ROOT / "docs/hooks.py").read_text(), re.MULTILINE)
+    assert f'url: "{address}"' in cited
+    assert f"arXiv:{address.rsplit('/', 1)[-1]}" in cited
+
+
 def test_every_public_name_is_in_the_reference():
     reference = "".join(page.read_text(encoding="utf-8") for page in (ROOT / "docs/api").glob("*.md"))
     described = set(re.findall(r"^::: fedsarsa\.(?:.+\.)?(\w+)$", reference, re.MULTILINE))

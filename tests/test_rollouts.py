@@ -69,6 +69,18 @@ def test_continuous_actions_are_rolled_out():
         assert (fs.rollouts(group, algo, history.final[0], 3).mean_length == 200).all()
 
 
+def test_greedy_returns_can_be_drawn_over_what_agents_differ_in():
+    carts = fs.control.fleet("CartPole", vary={"length": [0.4, 0.6, 0.5]}, time_limit=20)
+    gyms = fs.GymFleet([fs.GymWorld("CartPole-v1", max_episode_steps=steps) for steps in (10, 30, 20)])
+    algo = fs.FedSARSA(fs.FourierBasis(1, carts.bounds), fs.EpsilonGreedy(0.1))
+    for fleet, name in ((carts, "length"), (gyms, "max_episode_steps")):
+        played = fs.rollouts(fleet, algo, np.zeros(32), 2)
+        assert played[name].dims == ("agent",)
+        assert played[name].values.tolist() == fleet.varied()[name]
+        (line,) = played.mean_return.sortby(name).plot(x=name)
+        assert line.get_xdata().tolist() == sorted(fleet.varied()[name])
+
+
 def test_mistakes():
     algo, group = parts()
     with pytest.raises(ValueError, match=r"theta must have shape \(1944,\) or \(3, 1944\), got \(5,\)"):

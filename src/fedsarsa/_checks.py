@@ -103,6 +103,10 @@ def vector(name: str, value: ArrayLike, size: int) -> Floats:
 
 def labelled(name: str, value: ArrayLike, dims: Sequence[tuple[str, ...]]) -> Floats:
     """As ``real_array``; a labelled array (xarray) must also have one of these tuples of dimensions."""
+    if hasattr(value, "final"):  # a history
+        raise TypeError(
+            f"{name} must be parameters, such as history.final or history.final[0], got {value!r}"
+        )
     given = getattr(value, "dims", None)
     if given is not None and given not in dims:
         expected = " or ".join(str(list(names)) for names in dims)

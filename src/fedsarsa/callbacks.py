@@ -17,6 +17,8 @@ from fedsarsa.federation.events import Event
 
 __all__ = ["EarlyStopping", "Evaluation", "Event", "JSONLines", "TensorBoard", "WeightsAndBiases"]
 
+LATER = ("return", "length", "reward")  # metrics that are there when episodes, or stretches of time, are over
+
 
 class EarlyStopping:
     """Stop when a metric has not improved for a while, or is good enough.
@@ -26,7 +28,8 @@ class EarlyStopping:
     metric : str
         Its name in ``event.metrics``; records without it do not count.
     patience : int
-        Records without an improvement after which the training stops.
+        Records without an improvement after which the training stops. A metric that was in none of so many is
+        an error; ``return``, ``length`` and ``reward`` have a tenth of the training to come.
     mode : {"max", "min"}
         Whether more is better, or less.
     least : float
@@ -37,7 +40,7 @@ class EarlyStopping:
     Raises
     ------
     ValueError, TypeError
-        An argument is out of its range, or of another kind.
+        An argument is out of its range, or of another kind; while training, there is no such metric.
 
     Examples
     --------
@@ -62,14 +65,16 @@ class EarlyStopping:
         self.sign = 1.0 if _checks.choice("mode", mode, ("max", "min")) == "max" else -1.0
         self.least = _checks.number("least", least)
         self.enough = None if enough is None else self.sign * _checks.number("enough", enough)
-        self.best, self.waited = -math.inf, 0
+        self.best, self.waited, self.missed, self.seen = -math.inf, 0, 0, False
 
     def __call__(self, event: Event) -> None:
         """Look at a record."""
         if event.t == 0:
-            self.best, self.waited = -math.inf, 0
+            self.best, self.waited, self.missed, self.seen = -math.inf, 0, 0, False
         if self.metric not in event.metrics:
+            self._miss(event)
             return
+        self.seen = True
         value = self.sign * float(event.metrics[self.metric])
         if value > self.best + self.least:
             self.best, self.waited = value, 0
@@ -79,6 +84,16 @@ class EarlyStopping:
             event.stop(f"{self.metric} is {self.sign * value:g} at t = {event.t}")
         elif self.waited >= self.patience:
             event.stop(f"{self.metric} has not improved in {self.waited} records, at t = {event.t}")
+
+    def _miss(self, event: Event) -> None:
+        """Count a record without the metric, and raise if it is not to be expected any more."""
+        self.missed += 1
+        due = self.metric not in LATER or event.t >= event.steps / 10
+        if not self.seen and self.missed >= self.patience and due:
+            raise ValueError(
+                f"metric must be one of {', '.join(event.metrics)}, got {self.metric!r}, which none of "
+                f"{self.missed} records had{_checks.nearest(self.metric, [*event.metrics, *LATER])}"
+            )
 
 
 class Evaluation:
@@ -122,7 +137,7 @@ class Evaluation:
         self.fleet, self.algo = fleet, algo
         self.every = _checks.integer("every", every, least=1)
         self.episodes = _checks.integer("episodes", episodes, least=1)
-        self.seed, self.count = _checks.integer("seed", seed, least=0), 0
+        self.seed, self.count = _checks.integer("seed", seed, least=0), -1
 
     def __call__(self, event: Event) -> None:
         """Evaluate, if it is time."""

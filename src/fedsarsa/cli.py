@@ -63,6 +63,10 @@ def train(
         typer.Option("--set", help="key=value in place of CONFIG's, such as algorithm.step_size=0.1."),
     ] = None,
     force: Annotated[bool, typer.Option(help="Train anew where OUT holds a training already.")] = False,
+    extend: Annotated[
+        bool,
+        typer.Option(help="Keep the checkpoint; with more steps, go on from one that --extend kept in OUT."),
+    ] = False,
 ) -> None:
     """Train what CONFIG describes; write history.nc and a picture to OUT, and print what it led to.
 
@@ -74,24 +78,34 @@ def train(
     from fedsarsa._interrupts import Interrupted
     from fedsarsa.algorithm import FedSARSA
     from fedsarsa.experiments import config as configs
-    from fedsarsa.federation.training import NoAgentLeftError
+    from fedsarsa.federation.training import NoAgentLeftError, check_records
     from fedsarsa.learning.continuous_features import BoxMap, many
     from fedsarsa.learning.tile_coding import Tiles
     from fedsarsa.methods.setting import Setting
 
     changes = change or []
     settings = configs.load(config, changes)
-    fleet, algo = settings.build(config.parent)
     features = None
-    if isinstance(algo, FedSARSA | Setting):  # do they fit together? before anything is written
-        features = algo.problem(fleet, steps=1, runs=1, seed=0).features
+    with configs.named_errors(config, settings):
+        fleet, algo = settings.build(config.parent)
+        if isinstance(algo, FedSARSA | Setting):  # do they fit together? before anything is written
+            asked = settings.training
+            problem = algo.problem(fleet, asked.steps, asked.runs, asked.seed)
+            check_records(problem, asked.record_every)
+            features = problem.features
     _files.writable_directory(out)
     checkpoint, result = out / "checkpoint.nc", out / "history.nc"
     if force:
         checkpoint.unlink(missing_ok=True)
-    elif result.exists():
+    elif result.exists() and not extend:
         raise ValueError(
-            f"{result}: is there already; expected a directory without a history, or --force to train anew"
+            f"{result}: is there already; expected a directory without a history, --force to train anew, or "
+            "--extend to go on from a training that kept its checkpoint by --extend"
+        )
+    elif result.exists() and not checkpoint.exists():
+        raise ValueError(
+            f"{checkpoint}: expected the checkpoint that a training with --extend keeps, got none; what was "
+            "trained without it can be trained anew, by --force"
         )
     console.print(str(fleet))
     tiles = features.basis if isinstance(features, BoxMap) else None
@@ -114,7 +128,7 @@ def train(
         history, failure = stop.history, str(stop)
     except Interrupted as stop:
         console.print(f"{stop}; saved in {checkpoint}")
-        set_again = [word for one in changes for word in ("--set", one)]
+        set_again = [word for one in changes for word in ("--set", one)] + ["--extend"] * extend
         command = shlex.join(["fedsarsa", "train", str(config), "--out", str(out), *set_again])
         console.print(f"go on with: {command}")
         raise typer.Exit(130) from None
@@ -125,13 +139,17 @@ def train(
     except Interrupted:
         console.print(f"interrupted; {result} was not written, and this training is lost")
         raise typer.Exit(130) from None
-    checkpoint.unlink(missing_ok=True)
+    if not extend:
+        checkpoint.unlink(missing_ok=True)
     console.print(history)
     for run, step in enumerate(history.failed_at.values.tolist()):
         if step >= 0:
             console.print(
                 f"run {run}: parameters stopped being finite at step {step}; try a smaller step size"
             )
+    if failure is None and (history.failed_at >= 0).all():
+        first = int(history.failed_at[0])
+        failure = f"every run failed: the parameters of run 0 stopped being finite at step {first}"
     for report in history.settings.get("stopped", []):
         console.print("run {run}: agent {agent} stopped at step {step}: {environment}".format(**report))
         console.print(report["why"])
@@ -206,7 +224,10 @@ def sweep(
         written = summary.write(summary.records(work, outcomes), out)
         console.print(f"wrote {written}, and a history per cell")
         figure = sweep_figure.figure(work.grid, outcomes, f"{config.stem}: mean over runs, 95% intervals")
-        for path in plots.save(figure, out, "summary") if figure is not None else ():
+        if isinstance(figure, str):
+            console.print(f"no figure: {figure}")
+            return
+        for path in plots.save(figure, out, "summary"):
             console.print(f"wrote {path}")
 
 
@@ -287,8 +308,9 @@ def show_theory(config: Config) -> None:
     from fedsarsa.experiments.method_sections import ours
 
     settings = configs.load(config)
-    fleet, algo = settings.build(config.parent)
-    theory_report.show(console, configs.finite(fleet), ours(algo, "theory"), settings.training.steps)
+    with configs.named_errors(config, settings):
+        fleet, algo = settings.build(config.parent)
+        theory_report.show(console, configs.finite(fleet), ours(algo, "theory"), settings.training.steps)
 
 
 @app.command()
@@ -308,9 +330,14 @@ def plan(
     from fedsarsa.experiments.method_sections import ours
     from fedsarsa.theory.planning import PERIODS
 
-    fleet, algo = configs.load(config).build(config.parent)
-    periods, checked = sync_every or PERIODS, ours(algo, "a plan")
-    answer = theory.plan(configs.finite(fleet), checked, target, gap=gap, periods=periods)
+    if (target is None) == (gap is None):
+        got = "neither" if target is None else "both"
+        raise ValueError(f"expected either --target or --gap, got {got}")
+    settings = configs.load(config)
+    with configs.named_errors(config, settings):
+        built, algo = settings.build(config.parent)
+        fleet, checked = configs.finite(built), ours(algo, "a plan")
+    answer = theory.plan(fleet, checked, target, gap=gap, periods=sync_every or PERIODS)
     console.print(str(answer))
 
 

@@ -27,6 +27,7 @@ from fedsarsa.learning.continuous_features import Integers
 from fedsarsa.learning.policies import Policy
 from fedsarsa.learning.step_arrays import Model, Moment, StepWorkspace, step_workspace
 from fedsarsa.learning.targets import Step
+from fedsarsa.worlds import varied
 
 EVALUATION = 2**63  # turned in the seed, so that evaluation and training share no random numbers
 # What the conversion of an answer to numbers and truth values raises, tensors with gradients among them.
@@ -63,7 +64,8 @@ def rollouts(
     -------
     xarray.Dataset
         ``returns`` and ``lengths`` (agent, episode); ``mean_return``, ``margin`` (half the width of its 95%
-        confidence interval) and ``mean_length`` over ``agent``.
+        confidence interval) and ``mean_length`` over ``agent``, whose coordinates are all numbers in which
+        worlds differ.
 
     An environment that fails, or answers with what is not finite, is warned of; its agent's returns are NaN
     from that episode on, as are its means, and ``lengths`` counts the steps that it took. Environments
@@ -97,16 +99,16 @@ def rollouts(
     if episodes > 1:
         width = float(stats.t.ppf(0.975, episodes - 1)) / math.sqrt(episodes)
         margin = width * returns.std(axis=1, ddof=1)
-    return xr.Dataset(
+    data = xr.Dataset(
         {
             "returns": (("agent", "episode"), returns),
             "lengths": (("agent", "episode"), lengths),
             "mean_return": ("agent", returns.mean(axis=1)),
             "margin": ("agent", margin),
             "mean_length": ("agent", np.where(np.isnan(returns), math.nan, lengths).mean(axis=1)),
-        },
-        coords={"agent": np.arange(len(fleet))},
+        }
     )
+    return data.assign_coords(varied.coordinates(fleet, {*data.variables, *data.dims}))
 
 
 def parameters_of(problem: Problem, theta: ArrayLike) -> Floats:

@@ -66,12 +66,37 @@ def test_interrupt_saves_and_the_same_command_goes_on(tmp_path):
     assert fs.History.load(out / "history.nc").data.equals(whole.data)
 
 
+def test_a_training_that_is_over_is_extended(tmp_path):
+    config, out = tmp_path / "small.toml", tmp_path / "out"
+    config.write_text(SMALL)
+    longer = ("train", config, "--out", out, "--set", "training.steps=80")
+    assert command("train", config, "--out", out).returncode == 0
+    lost = command(*longer, "--extend")
+    assert lost.returncode == 2
+    assert "checkpoint.nc: expected the checkpoint that a training with --extend keeps" in lost.stderr
+    assert command("train", config, "--out", out, "--force", "--extend").returncode == 0
+    unasked = command(*longer)
+    assert unasked.returncode == 2
+    assert "history.nc: is there already" in unasked.stderr
+    assert "--extend to go on" in unasked.stderr
+    done = command(*longer, "--extend")
+    assert done.returncode == 0, done.stderr
+    assert "going on from" in done.stdout
+    whole = fs.FedSARSA().train(fs.paper.fleet(3, states=10, actions=5), 80, runs=2, seed=4)
+    assert fs.History.load(out / "history.nc").data.equals(whole.data)
+    shorter = command("train", config, "--out", out, "--extend")
+    assert shorter.returncode == 2
+    assert "expected a checkpoint of at most 50 steps, got one after 80" in shorter.stderr
+
+
 def test_diverged_runs_are_reported(tmp_path):
     config = tmp_path / "wild.toml"
     config.write_text(SMALL + "\n[algorithm]\nstep_size = 1e150\n")
     done = command("train", config, "--out", tmp_path / "out")
-    assert done.returncode == 0
     assert "run 0: parameters stopped being finite at step" in done.stdout
+    assert done.returncode == 1
+    assert "every run failed: the parameters of run 0 stopped being finite at step" in done.stderr
+    assert (fs.History.load(tmp_path / "out" / "history.nc").failed_at >= 0).all()  # the files are kept
 
 
 @pytest.mark.parametrize(
@@ -79,9 +104,12 @@ def test_diverged_runs_are_reported(tmp_path):
     [
         ("[training]\nstpes = 3", "did you mean 'steps'?"),
         ("[training]\nsteps = 0", "training.steps: expected at least 1, got 0"),
-        ("[algorithm]\nsync_every = 0", "sync_every must be an integer of at least 1, got 0"),
+        ("agents = 3", "bad.toml: agents: unknown key; did you mean 'fleet.agents'?; valid: algorithm, "),
+        ("seed = 3", "bad.toml: seed: unknown key; did you mean 'fleet.seed' or 'training.seed'?"),
+        ("[algorithm]\nsync_every = 0", "bad.toml: algorithm: sync_every must be an integer of at least 1"),
         ('[training]\nengine = "cpo"', "did you mean 'cpu'?"),
-        ("[algorithm]\nweights = [0.5, 0.5]", "weights must have shape (20,), got (2,)"),
+        ("[training]\nsteps = 100_000_000_000", "bad.toml: training.record_every must leave at most 4 GiB"),
+        ("[algorithm]\nweights = [0.5, 0.5]", "bad.toml: algorithm.weights must have shape (20,), got (2,)"),
         ("[fleet]\neps_p = 5", "fleet.eps_p: expected at most 2, got 5"),
     ],
 )
@@ -96,7 +124,7 @@ def test_bad_configurations_write_nothing(tmp_path, text, message):
 
 def test_an_output_that_cannot_be_written_is_found_before_training(tmp_path):
     config = tmp_path / "long.toml"
-    config.write_text("[training]\nsteps = 2_000_000_000")
+    config.write_text("[training]\nsteps = 2_000_000_000\nrecord_every = 1_000_000")
     blocked = tmp_path / "file"
     blocked.write_text("in the way")
     done = command("train", config, "--out", blocked / "out")
@@ -124,6 +152,10 @@ def test_theory_and_plan_print_tables(tmp_path):
     assert planned.returncode == 0, planned.stderr
     assert "To reach a mean squared error of 1:" in planned.stdout
     assert "verdict" in planned.stdout
+    for given, got in (((), "neither"), (("--target", 1.0, "--gap", 0.2), "both")):
+        unclear = command("plan", config, *given)
+        assert unclear.returncode == 2
+        assert f"expected either --target or --gap, got {got}" in unclear.stderr
     hopeless = command("plan", config, "--target", 1e-12)
     assert hopeless.returncode == 2
     assert "the smallest error reachable" in hopeless.stderr.replace("\n", " ")
@@ -136,6 +168,29 @@ def test_theory_that_does_not_apply_says_so(tmp_path):
     assert shown.returncode == 0, shown.stderr
     assert "does not apply" in shown.stdout
     assert "no prediction: policy must change smoothly" in shown.stdout
+
+
+@pytest.mark.parametrize(
+    ("setting", "reason"),
+    [
+        ("participation = 0.5", "no bounds: participation must be 1 here, got participation 0.5"),
+        (
+            'server = { kind = "private-mean", clip = 20.0, noise = 0.1 }',
+            "no bounds: server must be the mean here, of which alone the theory speaks, got PrivateMean",
+        ),
+    ],
+)
+def test_a_prediction_without_bounds_is_shown(tmp_path, setting, reason):
+    config = tmp_path / "rehearsal.toml"
+    config.write_text(SMALL + f"\n[algorithm]\n{setting}\n")
+    shown = command("theory", config)
+    assert shown.returncode == 0, shown.stderr
+    assert reason in shown.stdout
+    assert "Mean squared error to expect" in shown.stdout
+    config.write_text(SMALL + f"\n[algorithm]\n{setting}\nfaults = {{ absent = 0.1 }}\n")
+    neither = command("theory", config)
+    assert neither.returncode == 2
+    assert "faults must be None here, as no theory follows them" in neither.stderr
 
 
 def test_help_and_version():
@@ -161,7 +216,7 @@ def test_settings_are_changed_on_the_command_line(tmp_path):
     change = ("--set", "algorithm.step_size=0.1", "--set", "algorithm.sync_every=never")
     refused = command("train", config, "--out", out, *change)
     assert refused.returncode == 2
-    assert "or --force to train anew" in refused.stderr
+    assert "--force to train anew" in refused.stderr
     assert command("train", config, "--out", out, *change, "--force").returncode == 0
     expected = fs.FedSARSA(step_size=0.1, sync_every=None).train(
         fs.paper.fleet(3, states=10, actions=5), 50, runs=2, seed=4

@@ -55,6 +55,21 @@ def test_algorithms(tmp_path, text, expected):
         assert getattr(algo, name) == value
 
 
+@pytest.mark.parametrize(
+    ("written", "bounds"),
+    [
+        ("[0.0, 10]", (0.0, 10.0)),
+        ("{ low = 0, high = 10.0 }", (0.0, 10.0)),
+        ("[[0.0, 1.0], [2.0, 3.0]]", ((0.0, 1.0), (2.0, 3.0))),
+        ("{ low = [0.0, 1.0], high = [2.0, 3.0] }", ((0.0, 1.0), (2.0, 3.0))),
+    ],
+)
+def test_bounds(tmp_path, written, bounds):
+    for kind in ("tile-coding", "fourier", "rbf", "random-fourier"):
+        text = f'[algorithm]\nfeatures = {{ kind = "{kind}", bounds = {written} }}'
+        assert read(tmp_path, text).algorithm.build().features.bounds == bounds
+
+
 @pytest.mark.parametrize("scheme", ["released", "calibrated", "symmetric"])
 def test_schemes(tmp_path, scheme):
     text = f'[fleet]\nagents = 5\neps_r = 0.5\nscheme = "{scheme}"\nstates = 10\nactions = 5'
@@ -131,6 +146,10 @@ def test_worlds_from_a_file(tmp_path, shift):
         (
             '[algorithm]\nstep_size = [0.1, { kind = "constant", value = "big" }]',
             "algorithm.step_size.1.value: expected a number, got 'big'",
+        ),
+        (
+            '[algorithm]\nfeatures = { kind = "rbf", bounds = "wide" }',
+            "algorithm.features.bounds: expected a table or a list, got 'wide'",
         ),
         ("[training\n", "expected TOML"),
     ],

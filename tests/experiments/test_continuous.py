@@ -1,5 +1,6 @@
 """Continuous worlds from configurations to films, on the command line."""
 
+import os
 import subprocess
 import sys
 import tomllib
@@ -11,7 +12,7 @@ from PIL import Image
 
 import fedsarsa as fs
 from fedsarsa.experiments import config, learning_curves, playing, plots
-from tests.experiments.commands import command
+from tests.experiments.commands import command, command_in_its_own_process
 
 FOLDER = Path(__file__).parents[2] / "examples"
 
@@ -35,6 +36,8 @@ sync_every = 20
 steps = 200
 runs = 2
 """
+
+UNDRIVEN = CART.replace("CartPole", "Pendulum").replace("vary =", "# vary =")
 
 
 def test_train_and_play(tmp_path):
@@ -108,6 +111,41 @@ runs = 1
 """
 
 
+TANK = """
+import gymnasium as gym
+import numpy as np
+
+
+class Tank(gym.Env):
+    observation_space, action_space = gym.spaces.Box(0.0, 1.0, (1,)), gym.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        return np.zeros(1, np.float32), 1.0, False, False, {}
+
+
+gym.register("Tank-v0", Tank)
+"""
+
+
+@pytest.mark.parametrize("place", ["", "configs"])
+def test_modules_of_environments_are_found_as_files_are(tmp_path, place):
+    """In the working directory and beside the configuration, by a command that knows neither from Python."""
+    (tmp_path / "configs").mkdir()
+    (tmp_path / place / "tanks.py").write_text(TANK)
+    (tmp_path / "configs/tanks.toml").write_text(
+        '[fleet]\nkind = "gym"\nid = "tanks:Tank-v0"\nagents = 2\n'
+        '[algorithm]\nfeatures = { kind = "tile-coding", tilings = 2, bins = 2 }\n'
+        "[training]\nsteps = 20\nruns = 1\n"
+    )
+    safe = {**os.environ, "PYTHONSAFEPATH": "1"}  # as an installed command: no directory of its own
+    done = command_in_its_own_process("train", "configs/tanks.toml", cwd=tmp_path, env=safe)
+    assert done.returncode == 0, done.stderr
+    assert fs.History.load(tmp_path / "results/history.nc").settings["environments"] == ["tanks:Tank-v0"] * 2
+
+
 @pytest.mark.parametrize(
     ("agent", "message"),
     [
@@ -136,16 +174,32 @@ def test_more_tiles_than_a_float_can_count_are_told(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        (CART.replace("CartPole", "CartPol"), "bad.toml: fleet.world must be one of"),
         (CART.replace("CartPole", "CartPol"), "did you mean 'CartPole'?"),
-        (CART.replace("length =", "lenght ="), "CartPole has no 'lenght'; did you mean 'length'?"),
+        (CART.replace("low = 0.4", "low = 4.0"), "bad.toml: fleet.vary['length'] must have low <= high"),
+        (CART.replace("time_limit = 30", "force = 0"), "bad.toml: CartPole.force must be a positive number"),
+        (
+            CART.replace("features", "# features"),
+            "bad.toml: algorithm.features must be TileCoding, FourierBasis",
+        ),
+        (CART.replace("features", "# features"), 'in TOML features = { kind = "tile-coding" }, got Modulo'),
+        (
+            UNDRIVEN,
+            "bad.toml: algorithm.actions must be GridActions or RandomActions where actions are numbers",
+        ),
+        (UNDRIVEN, 'in TOML actions = { kind = "grid", count = 5 }, got None'),
+        (CART.replace("length =", "lenght ="), "bad.toml: CartPole has no 'lenght'; did you mean 'length'?"),
         (CART.replace("tilings", "tilngs"), "did you mean 'tilings'?"),
         (CART.replace('"tile-coding"', '"tiles"'), "did you mean 'tile-coding'?"),
         (
             CART.replace("{ low = 0.4, high = 0.6 }", '"long"'),
             "fleet.vary.length: expected a table or a list, got 'long'",
         ),
-        (CART.replace("trace_decay = 0.5", "trace_decay = 2.0"), "trace_decay must be a number in [0, 1]"),
-        (CART.replace("trace_decay = 0.5", 'actions = { kind = "grid" }'), "actions must be None"),
+        (
+            CART.replace("trace_decay = 0.5", "trace_decay = 2.0"),
+            "bad.toml: algorithm: trace_decay must be a number in [0, 1]",
+        ),
+        (CART.replace("trace_decay = 0.5", 'actions = { kind = "grid" }'), "algorithm.actions must be None"),
         (CART.replace("time_limit", "agents"), "got agents = 30, which belongs in [fleet]"),
         ('[fleet]\nkind = "gym"\nid = "CartPole-v1"', "expected either agents or each"),
         ('[fleet]\nkind = "gym-tables"\nid = "Taxi-v4"', "expected either agents or each"),

@@ -267,7 +267,7 @@ def test_a_file_without_a_sweep(config):
 
 def test_a_cell_that_cannot_be_trained_is_named(config, tmp_path):
     config.write_text(SMALL + "algorithm.weights = [[0.5, 0.5]]\n")
-    message = r"cell with fleet.agents = \d, .*: weights must have shape"
+    message = r"cell with fleet.agents = \d, .*: algorithm.weights must have shape"
     with opened(config, tmp_path / "out") as (work, _), pytest.raises(ValueError, match=message):
         sweep.run(work, final)
 

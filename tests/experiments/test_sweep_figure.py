@@ -47,15 +47,27 @@ def test_axes_are_those_of_the_grid(tmp_path, axes, panels, lines, x):
         assert picture.width > 600
 
 
-def test_nothing_is_drawn_where_there_is_nothing_or_too_much(tmp_path):
+def test_what_is_not_drawn_has_a_reason(tmp_path):
     cells = built({"fleet.agents": [1, 2]}, tmp_path)
-    assert sweep_figure.figure(cells, [one * np.nan for one in outcomes(cells)], "title") is None
+    nothing = [one * np.nan for one in outcomes(cells)]
+    assert sweep_figure.figure(cells, nothing, "title") == "no cell has a final error that is a number"
     mixed = [outcomes(cells)[0], outcomes(cells, RETURN)[1]]
-    assert sweep_figure.figure(cells, mixed, "title") is None
+    why = "cells led to final error and late return, which share no axis"
+    assert sweep_figure.figure(cells, mixed, "title") == why
     many = built({"fleet.agents": [1, 2], "training.seed": list(range(11))}, tmp_path)
     assert len(sweep_figure.figure(many, outcomes(many), "title").axes[0].containers) == 2
     lines = built({"fleet.agents": list(range(1, 12)), "training.seed": list(range(11))}, tmp_path)
-    assert sweep_figure.figure(lines, outcomes(lines), "title") is None
+    why = "1 panels of 11 lines are more than 12 of 10; see summary.csv"
+    assert sweep_figure.figure(lines, outcomes(lines), "title") == why
+
+
+def test_sweeps_say_why_there_is_no_figure(tmp_path):
+    config, out = tmp_path / "sweep.toml", tmp_path / "out"
+    config.write_text(SWEEP.replace("steps = 2000", "steps = 200").replace("[0.1, 0.01]", "[1e150]"))
+    done = command("sweep", config, "--out", out)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "no figure: no cell has a final error that is a number"
+    assert not (out / "summary.png").exists()
 
 
 def test_sweeps_write_a_figure_and_numbers_in_full(tmp_path):

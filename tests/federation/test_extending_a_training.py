@@ -57,8 +57,17 @@ def test_averages_are_extended_by_whole_rounds_only(tmp_path):
             r"\(policy Softmax\(temperature=100.0\) there, Softmax\(temperature=5",
         ),
         ({"sync_every": 5}, 30, r"\(sync_every 10 there, 5 here\)"),
-        ({"weights": [0.5, 0.3, 0.2]}, 30, "another server"),
-        ({"features": fs.OneHot()}, 30, "another features"),
+        ({"step_size": 0.1}, 30, r"\(step_size ConstantStep\(value=0.01\) there, ConstantStep\(value=0.1\)"),
+        (
+            {"weights": [0.5, 0.3, 0.2]},
+            30,
+            r"server Mean\(weights=None, .*weights=array\(\[0.5, 0.3, 0.2\]\)",
+        ),
+        (
+            {"features": fs.OneHot()},
+            30,
+            r"\(features of 25 parameters there, of 50 parameters here; theta0 25",
+        ),
         ({}, 15, "expected a checkpoint of at most 15 steps, got one after 20; ask for more steps"),
     ],
 )
@@ -69,10 +78,31 @@ def test_what_differs_is_named(tmp_path, change, steps, message):
         replace(ALGO, **change).train(WORLDS, steps, runs=2, checkpoint=path)
 
 
+def test_fleets_and_bounds_that_differ_are_named(tmp_path):
+    path, tiles = tmp_path / "checkpoint.nc", fs.TileCoding(2, 2, (-1, 1))
+    algo = replace(BALANCE, features=tiles)
+    algo.train(CARTS, 20, runs=1, checkpoint=path)
+    longer = fs.control.fleet("CartPole", vary={"length": [0.4, 0.7]})
+    with pytest.raises(ValueError, match=r"\(fleet .*length=\[0.4, 0.6\]\) there, .*=\[0.4, 0.7\]\) here\)"):
+        algo.train(longer, 20, runs=1, checkpoint=path)
+    wider = replace(BALANCE, features=replace(tiles, bounds=(-2, 2)))
+    with pytest.raises(ValueError, match=r"of 324 parameters on \[-1.0, .* there, .* on \[-2.0, .* here"):
+        wider.train(CARTS, 20, runs=1, checkpoint=path)
+    many = fs.paper.fleet(3, 0.5, 0.5, seed=1, states=10, actions=5)
+    path.unlink()
+    ALGO.train(WORLDS, 20, runs=1, checkpoint=path)
+    with pytest.raises(ValueError, match=r"\(another fleet, which is also Fleet\(agents=3, distinct=3, "):
+        ALGO.train(many, 20, runs=1, checkpoint=path)
+
+
 def test_trainings_start_where_others_ended():
     history = ALGO.train(WORLDS, 40, runs=3)
     further = ALGO.train(WORLDS, 10, runs=3, theta0=history.final)
     np.testing.assert_allclose(further.central[:, 0], history.final, rtol=1e-14)  # the mean of three alike
+    with pytest.raises(
+        TypeError, match=r"theta0 must be parameters, such as history.final .*, got History\(3 runs"
+    ):
+        ALGO.train(WORLDS, 10, runs=3, theta0=history)
     with pytest.raises(ValueError, match=r"theta0 must have shape \(2, 25\) along run and d, got \(3, 25\)"):
         ALGO.train(WORLDS, 10, runs=2, theta0=history.final)
 

@@ -6,6 +6,7 @@ import pytest
 
 import fedsarsa as fs
 from fedsarsa.experiments import config
+from fedsarsa.learning.continuous_features import box_map
 
 CARTS = fs.control.fleet("CartPole", 2)
 
@@ -25,6 +26,17 @@ def test_too_many_tiles_can_be_hashed():
         fs.FedSARSA(fs.TileCoding(8, 100)).feature_map(CARTS)
     with pytest.raises(ValueError, match=r"ask for less of each$"):
         fs.FedSARSA(fs.RBF(90)).feature_map(CARTS)
+
+
+@pytest.mark.parametrize(
+    "features", [fs.TileCoding(8, 8, (0, 255)), fs.FourierBasis(3, (0, 255)), fs.RBF(5, 0.5, (0, 255))]
+)
+def test_images_need_features_whose_size_is_chosen(features):
+    low, high = [0.0] * 147, [255.0] * 147
+    with pytest.raises(
+        ValueError, match=r"ask for less of each, or take RandomFourier, of the size that you"
+    ):
+        box_map(features, low, high, actions=3, joint=False)
 
 
 def test_bounds_are_asked_for_in_python_and_toml():

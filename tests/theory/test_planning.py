@@ -203,13 +203,29 @@ def test_a_return_gap_becomes_an_error():
     noise = np.random.default_rng(1).normal(size=(300, len(theta))) * np.sqrt(allowed[1] / len(theta))
     gaps = [float(fs.evaluate(worlds[:1], algo, theta + z, greedy=True).gap[0]) for z in noise]
     assert np.mean(gaps) == pytest.approx(0.1, rel=0.5)  # 32 draws decided
-    with pytest.raises(ValueError, match=r"gap must be at least 0\.\d+"):
+    with pytest.raises(ValueError, match=r"gap must be at least 0\.\d+, .* at the reference"):
         plan(fleet(), ALGO, gap=0.001)
     with pytest.raises(ValueError, match="expected either target or gap, got None and None"):
         plan(fleet(), ALGO)
     answer = plan(worlds, algo, gap=0.3, agents=[1, 3], periods=[10], step_sizes=[0.02])
     assert answer.target == pytest.approx(allowed[2])
     assert "at which greedy returns are 0.3 below the optimum" in str(answer)
+
+
+@pytest.mark.parametrize(
+    ("gap", "message"),
+    [
+        (0.4664, r"gap must be below 0\.4465, which an untrained policy already reaches, got 0\.4664"),
+        (0.45, r"gap must be below 0\.4465, which an untrained policy already reaches, got 0\.45"),
+        (0.09, r"gap must be at least 0\.1006, .* at an error of 0\.00153, 1e-06 of that before training"),
+        (0.15, r"gap must allow an error that is at least \S+, .* got 0\.15, which allows 0\.3214"),
+    ],
+)
+def test_gaps_that_say_nothing_or_cannot_be_reached(gap, message):
+    """An untrained policy's gap was planned for with one step, and errors spoke of a target nobody gave."""
+    worlds = fs.paper.fleet(5, 0.1, 0.1, states=10, actions=5)
+    with pytest.raises(ValueError, match=message):
+        plan(worlds, fs.FedSARSA(), gap=gap, most_steps=100, periods=[1, 10])
 
 
 def test_a_plan_waits_for_trainings_that_learn_late():

@@ -392,3 +392,15 @@ def test_the_agent_whose_environment_cannot_be_made_is_named():
     with pytest.raises(OSError, match="no such port") as caught:
         fs.GymFleet(worlds)
     assert caught.value.__notes__ == ["This is worlds[1], broken(length=2.0)."]
+
+
+def test_a_discount_that_is_not_given_is_shown():
+    """What is usual for episodes; finite worlds of one's own need one."""
+    poles = fs.GymFleet([fs.GymWorld("CartPole-v1")])
+    for fleet in (poles, fs.GymFleet.make("CartPole-v1", 1), fs.control.fleet("CartPole", 1)):
+        assert fleet.discount == 0.99
+        assert "discount=0.99" in str(fleet)
+    lake = fs.Fleet([fs.GymWorld("FrozenLake-v1").to_finite()])
+    assert str(lake) == "1 agents, discount 0.99, measured eps_p = 0, eps_r = 0"
+    with pytest.raises(TypeError, match="discount"):
+        fs.FiniteMDP(np.full((1, 2, 2), 0.5), np.zeros(2))

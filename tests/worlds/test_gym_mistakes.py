@@ -32,6 +32,64 @@ def test_functions_of_a_loop_are_warned_of():
     assert gravities(fleet) == [3.0, 3.0]  # as the warning says
 
 
+SCALE = 2.0  # what notebooks and scripts have: a variable of the module
+
+
+def rewarding(scale):
+    """An environment whose rewards are scaled by a function."""
+    return gym.wrappers.TransformReward(gym.make("Pendulum-v1"), scale)
+
+
+@pytest.mark.parametrize("of_module", [False, True])
+def test_wrappers_and_options_of_a_loop_are_warned_of(of_module):
+    def scaled(env, scale):
+        return gym.wrappers.TransformReward(env, scale)
+
+    each = []
+    for g in (9.0, 3.0):
+        scale = (lambda r: r * SCALE) if of_module else (lambda r: r * g)  # noqa: B023  # the mistake
+        inner = lambda env: scaled(env, lambda r: r * g)  # noqa: B023, E731
+        if of_module:
+            inner = lambda env: scaled(env, lambda r: r * SCALE)  # noqa: E731
+        each.append(
+            [
+                fs.GymWorld(rewarding, scale=scale),
+                fs.GymWorld("Pendulum-v1", wrappers=[inner]),
+                fs.GymWorld("Pendulum-v1", wrappers=[lambda env: scaled(env, scale)]),  # noqa: B023
+                fs.GymWorld("Pendulum-v1", wrappers=[{"name": "TransformReward", "func": scale}]),
+            ]
+        )
+    name = "SCALE" if of_module else "g"
+    for worlds in zip(*each, strict=True):
+        with pytest.warns(UserWarning, match=rf"agents \[0, 1\] have the same .* share {name}, and see its"):
+            fs.GymFleet(worlds)
+
+
+def test_wrappers_and_options_that_differ_are_not():
+    def scaling(g):
+        return lambda r: r * g
+
+    def wrapping(g):
+        return lambda env: gym.wrappers.TransformReward(env, lambda r: r * g * SCALE)
+
+    def bound(g):
+        own = scaling(g)
+        return lambda env, scale=own: gym.wrappers.TransformReward(env, lambda r: scale(r) * SCALE)
+
+    once = wrapping(2.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for worlds in (
+            [fs.GymWorld(rewarding, scale=scaling(g)) for g in (9.0, 3.0)],
+            [fs.GymWorld(rewarding, scale=lambda r, g=g: r * g) for g in (9.0, 3.0)],
+            [fs.GymWorld("Pendulum-v1", wrappers=[wrapping(g)]) for g in (9.0, 3.0)],
+            [fs.GymWorld("Pendulum-v1", wrappers=[bound(g)]) for g in (9.0, 3.0)],
+            [fs.GymWorld("Pendulum-v1", wrappers=[once]) for _ in range(2)],
+            [fs.GymWorld("Pendulum-v1", wrappers=[lambda env: rewarding(abs)], g=g) for g in (9.0, 3.0)],
+        ):
+            assert len(fs.GymFleet(worlds)) == 2
+
+
 def test_functions_that_differ_are_not():
     def maker(g):
         return lambda: gym.make("Pendulum-v1", g=g)
@@ -157,3 +215,32 @@ def test_machines_are_not_moved_unasked():
     assert not moved
     assert len(fs.GymFleet(worlds)[:1]) == 1
     assert len(moved) == 1  # once for the fleet, and not again for a part of it
+
+
+@pytest.mark.parametrize(
+    ("make_env", "message"),
+    [
+        (
+            "Pendulum-v1",
+            r"no option 'gg'; did you mean 'g'\?; its options are render_mode, g, max_episode_steps",
+        ),
+        (pendulum, r"pendulum\(gg=1.0\) has no option 'gg'; did you mean 'g'\?; its options are g\n"),
+        (Several, r"has no option 'gg'; its options are reward\n"),
+    ],
+)
+def test_options_that_are_none_are_named_with_those_that_are(make_env, message):
+    with pytest.raises(TypeError, match=message):
+        fs.GymFleet.make(make_env, vary={"gg": [1.0, 2.0]})
+
+
+def test_other_errors_of_constructors_come_through():
+    def broken(**options):
+        raise TypeError("the cable came off")
+
+    def open_to_all(**options):
+        return pendulum(**options)
+
+    with pytest.raises(TypeError, match="the cable came off"):
+        fs.GymFleet.make(broken, 1)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'gg'"):
+        fs.GymFleet.make(open_to_all, vary={"gg": [1.0, 2.0]})

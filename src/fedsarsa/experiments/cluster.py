@@ -83,7 +83,7 @@ def _store(sweep: Sweep, cell: Cell, call: Any) -> None:
                 f"expected fedsarsa {__version__} on every machine of the cluster"
             ) from None
         if isinstance(cause, ValueError | TypeError | OSError | ImportError | MemoryError):
-            raise ValueError(f"cell with {cell}: {cause}") from None
+            raise ValueError(f"cell with {cell}: {cell.config.in_toml(str(cause))}") from None
         raise
     except ray.exceptions.WorkerCrashedError as error:
         raise ValueError(

@@ -1,7 +1,9 @@
 """Trainings described in TOML: every table below is a section of the file, every field a key."""
 
+import re
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -48,8 +50,28 @@ class Config(Section):
         """Make the fleet and the algorithm, or the method; their files are in ``folder``."""
         return self.fleet.build(folder), self.algorithm.build(folder)
 
+    def in_toml(self, message: str) -> str:
+        """Return a message that begins with an argument's name with its key instead; others as they are."""
+        name = re.split(r"\W", message, maxsplit=1)[0]
+        for table in ("algorithm", "fleet", "training"):  # in this order: actions are the algorithm's first
+            if name in type(getattr(self, table)).model_fields:
+                return f"{table}.{message}"
+        return message
+
     def __reduce__(self) -> Any:  # by content, as pickle cannot import sections that are made of a registry
         return type(self).model_validate, (self.model_dump(),)
+
+
+@contextmanager
+def named_errors(path: Path, settings: Config) -> Iterator[None]:
+    """Have errors about what ``settings`` describe name the file, and the key where there is one."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        told = ValueError(f"{path}: {settings.in_toml(str(error))}")
+        for note in getattr(error, "__notes__", []):
+            told.add_note(note)
+        raise told from error
 
 
 def finite(fleet: AnyFleet) -> Fleet:

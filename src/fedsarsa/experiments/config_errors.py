@@ -74,7 +74,8 @@ def _sentence(place: tuple[Any, ...], problems: list[Any], whole: type[Section])
     match first["type"]:
         case "extra_forbidden":
             valid = _keys(first["loc"][:-1], whole)
-            return f"{name}: unknown key{nearest(place[-1], valid)}; valid: {', '.join(valid)}"
+            near = _elsewhere(place[-1], whole) or nearest(place[-1], valid)
+            return f"{name}: unknown key{near}; valid: {', '.join(valid)}"
         case "missing":
             return f"{name}: expected a value, got none"
         case "union_tag_not_found":
@@ -91,6 +92,16 @@ def _sentence(place: tuple[Any, ...], problems: list[Any], whole: type[Section])
         case "value_error":
             return f"{name}: {context['error']}"
     return f"{name}: expected {_expected(problems)}, got {given!r}"
+
+
+def _elsewhere(key: Any, whole: type[Section]) -> str:
+    """Return a hint at the sections of the file that have this key, or nothing."""
+    found = [
+        f"'{section}.{key}'"
+        for section, field in whole.model_fields.items()
+        if any(key in table.model_fields for table in tables(field.annotation))
+    ]
+    return f"; did you mean {' or '.join(found)}?" if found else ""
 
 
 def _expected(problems: list[Any]) -> str:

@@ -208,7 +208,6 @@ class Environments(DerivedSection):
     options: dict[str, Any] = Field(default={})
     each: list[dict[str, Any]] | None = None
 
-    @property
     def worlds(self) -> list[GymWorld]:
         """The environments of the agents; those that are the same are one world, many times."""
         if (self.each is None) == (self.agents is None):
@@ -219,6 +218,12 @@ class Environments(DerivedSection):
         given = [{}] if self.each is None else self.each
         made = [GymWorld(self.id, wrappers=wrappers, **(self.options | own)) for own in given]
         return made * (self.agents or 1)
+
+    def find_modules(self, folder: Path) -> None:
+        """Let the id ``module:Name-v0`` find a module in ``folder`` or in the working directory."""
+        for place in (str(folder.absolute()), str(Path.cwd())) if ":" in self.id else ():
+            if place not in sys.path:
+                sys.path.append(place)  # last: a file of the user's there hides no installed module
 
 
 @keys_of(
@@ -244,8 +249,9 @@ class GymSection(VariedEnvironments):
 
     def build(self, folder: Path = Path()) -> GymFleet:
         """Make the fleet."""
+        self.find_modules(folder)
         if not self.vary and self.spread == 0:
-            return GymFleet(self.worlds, **self.arguments(folder))
+            return GymFleet(self.worlds(), **self.arguments(folder))
         if self.each is not None:
             raise ValueError("fleet: expected either each, or vary and spread, got both")
         names = ("agents", "vary", "spread", "seed", "wrappers")
@@ -266,7 +272,8 @@ class GymTablesSection(Environments):
 
     def build(self, folder: Path = Path()) -> Fleet:
         """Make the fleet."""
-        worlds = self.worlds
+        self.find_modules(folder)
+        worlds = self.worlds()
         tables = {world: world.to_finite(**self.arguments(folder)) for world in worlds}
         return Fleet(tables[world] for world in worlds)
 

@@ -48,10 +48,10 @@ class DerivedSection(Section):
 
 
 class BoundsSection(Section):
-    """Lowest and highest observations; a pair of lists says the same."""
+    """Lowest and highest observations, a number for all or a list; a pair of those says the same."""
 
-    low: list[float]
-    high: list[float]
+    low: float | list[float]
+    high: float | list[float]
 
     def build(self, folder: Path) -> Bounds:  # noqa: ARG002
         """Return the bounds as features take them."""
@@ -138,7 +138,7 @@ def toml_type(annotation: Any) -> Any:
     if annotation is int:
         return Count
     if annotation == Bounds:
-        return BoundsSection | list[list[float]]
+        return BoundsSection | list[float] | list[list[float]]
     origin = get_origin(annotation)
     if origin in (Union, types.UnionType):
         return Union[tuple(toml_type(one) for one in get_args(annotation))]  # noqa: UP007

@@ -160,7 +160,7 @@ def _prepared(sweep: Sweep, cell: Cell) -> Prepared:
         assert isinstance(cell.algorithm, PREPARES)
         return cell.algorithm.prepare(fleet, training.steps, training.runs, training.seed)
     except (ValueError, TypeError) as error:
-        raise ValueError(f"cell with {cell}: {error}") from error
+        raise ValueError(f"cell with {cell}: {cell.config.in_toml(str(error))}") from error
 
 
 def train(sweep: Sweep, cell: Cell, threads: int, report: Report) -> History:
@@ -185,7 +185,7 @@ def train(sweep: Sweep, cell: Cell, threads: int, report: Report) -> History:
             checkpoint=checkpoint,
         )
     except (ValueError, TypeError, NoAgentLeftError) as error:
-        raise ValueError(f"cell with {cell}: {error}") from error
+        raise ValueError(f"cell with {cell}: {cell.config.in_toml(str(error))}") from error
     keep(sweep, cell, history)
     return history
 

@@ -18,26 +18,29 @@ MOST_PANELS = 12
 MOST_LINES = 10
 
 
-def figure(grid: Grid, outcomes: Sequence[xr.DataArray], title: str) -> Figure | None:
-    """Draw what every cell led to, with 95% intervals over runs; None where that is nothing or too much.
+def figure(grid: Grid, outcomes: Sequence[xr.DataArray], title: str) -> Figure | str:
+    """Draw what every cell led to, with 95% intervals over runs; or say why that cannot be drawn.
 
     The axis with most numbers runs along the figure, the next one with most values is a line for each, and
     there is a panel for every combination of the others.
     """
-    names = {str(one.name) for one in outcomes}
-    if len(names) != 1:  # errors and returns do not share an axis
-        return None
+    names = sorted({str(one.name) for one in outcomes})
+    if len(names) != 1:
+        return f"cells led to {' and '.join(names)}, which share no axis"
     mean, margin = mean_and_margin(arrange(grid, outcomes))
+    (outcome,) = names
     if not np.isfinite(mean.values).any():
-        return None
+        return f"no cell has a {outcome} that is a number"
     order = sorted(grid.names, key=lambda name: (not _numeric(mean[name]), -mean.sizes[name]))
     along, rest = order[0], sorted(order[1:], key=lambda name: -mean.sizes[name])
     lines, others = (rest[0], rest[1:]) if rest else (None, [])
     combinations = list(itertools.product(*(mean[name].values for name in others)))
     values = [None] if lines is None else list(mean[lines].values)
     if len(combinations) > MOST_PANELS or len(values) > MOST_LINES:
-        return None
-    (outcome,) = names
+        return (
+            f"{len(combinations)} panels of {len(values)} lines are more than {MOST_PANELS} of {MOST_LINES}; "
+            "see summary.csv"
+        )
     drawn, axes = plots.panels(title, len(combinations))
     colours = plots.coloured(values)
     for place, combination in zip(axes, combinations, strict=True):

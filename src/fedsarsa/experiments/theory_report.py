@@ -47,21 +47,29 @@ LETTERS = {
 
 
 def show(console: Console, fleet: Fleet, algo: FedSARSA, steps: int) -> None:
-    """Print assumptions, constants, bounds and the prediction for a training of ``steps`` steps."""
-    with warnings.catch_warnings(action="ignore"):  # what they say stands in the tables
-        bounds = theory.bounds(fleet, algo, steps)
-    console.print(assumptions_table(bounds.constants))
-    console.print(constants_table(bounds.constants))
-    console.print(bounds_table(bounds))
-    if bounds.federated is not None and bounds.constants.theta_star is not None:
-        apart = np.linalg.norm(bounds.federated - bounds.constants.theta_star)
-        console.print(f"distance of the federated point from the central fixed point: {apart:.4g}")
+    """Print assumptions, constants, bounds and the prediction for a training of ``steps`` steps.
+
+    Raises
+    ------
+    ValueError
+        There are neither bounds nor a prediction.
+    """
+    unbounded = None
+    try:
+        with warnings.catch_warnings(action="ignore"):  # what they say stands in the tables
+            show_bounds(console, theory.bounds(fleet, algo, steps))
+    except ValueError as error:
+        unbounded = error
     try:
         with warnings.catch_warnings(action="ignore"):  # shown below
             prediction = theory.predict(fleet, algo, steps)
     except ValueError as error:
+        if unbounded is not None:
+            raise
         console.print(f"no prediction: {error}", markup=False)
         return
+    if unbounded is not None:
+        console.print(f"no bounds: {unbounded}", markup=False)
     console.print(prediction_table(prediction))
     console.print(f"the error ends at {prediction.floor:.4g}, of which bias {prediction.bias:.4g}")
     if len(prediction.other_roots):
@@ -71,6 +79,16 @@ def show(console: Console, fleet: Fleet, algo: FedSARSA, steps: int) -> None:
             console.print(f"  {_vector(root)}", markup=False)
     for note in prediction.warnings:
         console.print(f"warning: {note}", markup=False)
+
+
+def show_bounds(console: Console, bounds: Bounds) -> None:
+    """Print the paper's assumptions, constants and bounds."""
+    console.print(assumptions_table(bounds.constants))
+    console.print(constants_table(bounds.constants))
+    console.print(bounds_table(bounds))
+    if bounds.federated is not None and bounds.constants.theta_star is not None:
+        apart = np.linalg.norm(bounds.federated - bounds.constants.theta_star)
+        console.print(f"distance of the federated point from the central fixed point: {apart:.4g}")
 
 
 def assumptions_table(constants: Constants) -> Table:

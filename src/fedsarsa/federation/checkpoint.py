@@ -16,6 +16,8 @@ from fedsarsa import _netcdf
 from fedsarsa._checks import Floats
 from fedsarsa.federation.problem import Problem
 from fedsarsa.federation.state import Episodes, State, Synchronisations
+from fedsarsa.learning.continuous_features import BoxMap
+from fedsarsa.learning.features import FeatureMap
 
 KIND = "checkpoint"
 ARRAYS = (
@@ -36,6 +38,7 @@ ARRAYS = (
 
 Fingerprint = dict[str, str]  # what decides a training, by the names that users know, each in words
 SHORT = 100  # letters of words that an error shows; longer ones are kept as a digest
+EXACT = " #"  # between what an error shows and the digest
 BINNED = ("episodes", "returns", "lengths", "steps", "rewards")  # what agents hold by bins of time
 
 
@@ -47,17 +50,17 @@ def fingerprint(problem: Problem, engine: str, theta0: Floats, record_every: int
     """
     step, every = problem.step, problem.sync_every
     mark = {
-        "fleet": _words(problem.fleet.identity()),
-        "features": _words(*problem.features.identity()),
-        "actions": _words(problem.candidates, problem.action_bounds),
+        "fleet": _told(repr(problem.fleet), problem.fleet.identity()),
+        "features": _told(_features(problem.features), *problem.features.identity()),
+        "actions": _told(str(problem.candidates.tolist()), problem.candidates, problem.action_bounds),
         "policy": _words(*_parts(problem.policy)),
-        "step_size": _words(problem.schedules, problem.schedule_of),
+        "step_size": _told(_step_sizes(problem), problem.schedules, problem.schedule_of),
         "sync_every": _words(every),
-        "server": _words(*_parts(problem.server), problem.radius, problem.weights),
+        "server": _told(repr(problem.server), *_parts(problem.server), problem.radius, problem.weights),
         "options of the step": _words(*vars(step).values(), *(one.pi for one in step.behaviour)),
         "runs": _words(problem.runs),
         "seed": _words(problem.seed),
-        "theta0": _words(theta0),
+        "theta0": _told(f"{theta0.shape[-1]} numbers of norm {np.linalg.norm(theta0):.6g}", theta0),
         "record_every": _words(record_every),
     }
     if problem.partial or problem.faults.liars:
@@ -86,15 +89,42 @@ def _parts(setting: object) -> list[object]:
     return [type(setting).__name__, *held] if any(isinstance(one, np.ndarray) for one in held) else [setting]
 
 
+def _told(shown: str, *items: object) -> str:
+    """What an error shows of a setting, ``SHORT`` letters at most, and what tells it from others."""
+    words = " ".join(shown.split())
+    return f"{words if len(words) <= SHORT else f'{words[: SHORT - 4]} ...'}{EXACT}{_words(*items)}"
+
+
+def _features(features: FeatureMap | BoxMap) -> str:
+    """Features in words: how many parameters, and on which observations."""
+    on = f" on {features.low.tolist()} to {features.high.tolist()}" if isinstance(features, BoxMap) else ""
+    return f"of {features.dim} parameters{on}"
+
+
+def _step_sizes(problem: Problem) -> str:
+    """The step size of all agents, or of every agent."""
+    each = [problem.schedules[one] for one in problem.schedule_of]
+    return repr(each[0] if len(problem.schedules) == 1 else each)
+
+
 def differences(known: Fingerprint, wanted: Fingerprint) -> str:
-    """What differs between two trainings, with both values where they are short."""
+    """What differs between two trainings, with both values where words can tell them apart."""
     found = []
     for name in wanted | known:
-        there, here = known.get(name, "none"), wanted.get(name, "none")
-        digests = any(len(words) == hashlib.sha256().digest_size * 2 for words in (there, here))
-        if there != here:
-            found.append(f"another {name}" if digests else f"{name} {there} there, {here} here")
+        (there, one), (here, other) = (_parted(mark.get(name, "none")) for mark in (known, wanted))
+        if one == other:
+            continue
+        if there == here:
+            found.append(f"another {name}, which is also {here}")
+        else:
+            found.append(f"{name} {there} there, {here} here")
     return "; ".join(found)
+
+
+def _parted(words: str) -> tuple[str, str]:
+    """What an error shows of a setting, and what tells it from others."""
+    shown, _, exact = words.rpartition(EXACT)
+    return shown or exact, exact
 
 
 def save(

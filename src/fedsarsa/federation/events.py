@@ -56,9 +56,9 @@ class Event:
     def metrics(self) -> dict[str, Any]:
         """Numbers by name, over runs and agents; a callback may add its own for those that come after it.
 
-        ``norm``, the mean norm of the central parameters; ``drift``; and in worlds with episodes ``return``
-        and ``length``, means over the episodes of the last stretch of time, a 200th of the training, in which
-        some have ended.
+        ``norm``, the mean norm of the central parameters, and ``drift``. Where worlds are not finite,
+        ``reward``, the mean of a step in the last whole stretch of time, a 200th of the training; and
+        ``return`` and ``length``, means over the episodes of the last stretch in which some have ended.
         """
         numbers: dict[str, Any] = {"norm": float(np.linalg.norm(self.central, axis=1).mean())}
         if self.t:
@@ -67,10 +67,14 @@ class Event:
         if problem.finite or episodes is None:
             return numbers
         over = int(problem.bin_of(self.t))  # stretches that are over at t
-        counts = episodes.episodes[:, :, :over].sum(axis=(0, 1))
-        if counts.any():
-            last = int(np.flatnonzero(counts)[-1])
-            for name, sums in (("return", episodes.returns), ("length", episodes.lengths)):
+        for name, sums, each in (
+            ("reward", episodes.rewards, episodes.steps),
+            ("return", episodes.returns, episodes.episodes),
+            ("length", episodes.lengths, episodes.episodes),
+        ):
+            counts = each[:, :, :over].sum(axis=(0, 1))
+            if counts.any():
+                last = int(np.flatnonzero(counts)[-1])
                 numbers[name] = float(sums[:, :, last].sum() / counts[last])
         return numbers
 

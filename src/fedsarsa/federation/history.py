@@ -319,16 +319,7 @@ def history_of(
         "settings": json.dumps(settings),
     }
     data = xr.Dataset(variables, coords={"run": np.arange(problem.runs), "t": t}, attrs=attributes)
-    return History(data.assign_coords(_agents(problem, data)))
-
-
-def _agents(problem: Problem, data: xr.Dataset) -> dict[str, Any]:
-    """Coordinates along ``agent``: numbers, and all numbers in which agents' worlds differ."""
-    coordinates: dict[str, Any] = {"agent": np.arange(problem.agents)}
-    for name, values in varied.numbers(problem.fleet.varied()).items():
-        taken = name in data.variables or name in data.dims
-        coordinates[f"agent_{name}" if taken else name] = ("agent", values)
-    return coordinates
+    return History(data.assign_coords(varied.coordinates(problem.fleet, {*data.variables, *data.dims})))
 
 
 def _plain_average(problem: Problem, state: State) -> Floats:

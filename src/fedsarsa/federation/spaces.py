@@ -78,7 +78,10 @@ def _candidates(actions: Candidates | None, fleet: ContinuousFleet) -> tuple[Flo
             )
         return fleet.candidates(None), False
     if actions is None:
-        raise ValueError("actions must be GridActions or RandomActions where actions are numbers, got None")
+        raise ValueError(
+            "actions must be GridActions or RandomActions where actions are numbers, in TOML "
+            'actions = { kind = "grid", count = 5 }, got None'
+        )
     if isinstance(actions, GridActions):
         return fleet.candidates(actions.count), False
     if fleet.undrawn:
@@ -94,7 +97,7 @@ def _episodic_features(features: Any, fleet: Any, actions: int, joint: bool) -> 
     if not isinstance(features, ContinuousFeatures):
         raise ValueError(
             f"features must be TileCoding, FourierBasis, RBF, RandomFourier or a function for continuous "
-            f"observations, got {features!r}"
+            f'observations, in TOML features = {{ kind = "tile-coding" }}, got {features!r}'
         )
     if joint:
         low, high = (*low, fleet.action_bounds[0]), (*high, fleet.action_bounds[1])

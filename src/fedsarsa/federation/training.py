@@ -88,6 +88,14 @@ def train(
     saved, span = time.monotonic(), engine.first_steps
     stride = problem.steps + 1 if problem.sync_every is None else problem.sync_every * record_every
     known = state.t // stride + 1
+    if callbacks and stride > problem.steps:
+        warnings.warn(
+            f"callback is called once, at t = 0: it is called at synchronisations that are recorded, and "
+            f"{problem.steps} steps with sync_every={problem.sync_every} and record_every={record_every} "
+            "have none",
+            UserWarning,
+            stacklevel=4,
+        )
     stop = tell(callbacks, problem, state, records, range(1), stride) if state.t == 0 else None
     with held_interrupt() as interrupted, reporting(problem, state.t, progress) as report:
         while state.t < problem.steps and not interrupted.is_set() and stop is None:

@@ -27,6 +27,8 @@ Bounds = tuple[Sequence[float] | float, Sequence[float] | float]  # one number i
 
 INPUTS = (2, 3, 4, 6)  # numbers of inputs for which kernels are compiled apart: those of the control worlds
 MOST_PARAMETERS = 50_000_000  # 400 MB per agent: beyond, something was chosen by mistake
+GRIDDED = 10  # inputs beyond which no grid is of use: an image, say
+CROWDED = ", or take RandomFourier, of the size that you choose"
 
 
 class Coefficients(NamedTuple):
@@ -248,11 +250,13 @@ def _raw_map(
 def check_size(features: Any, size: int, inputs: int, stack: int) -> None:
     """Reject a basis of ``size`` functions that has too many parameters."""
     if size * stack > MOST_PARAMETERS:
-        hashed = getattr(features, "memory", 0) is None  # features that can hash, and do not
+        advice = ", or hash them into fewer, as memory=100_000 does"
+        if getattr(features, "memory", 0) is not None:  # features that cannot hash, or do already
+            advice = ""
         raise ValueError(
             f"{features!r} has {many(size * stack)} parameters for {inputs} inputs and {stack} "
             f"actions; at most {MOST_PARAMETERS}: observe fewer numbers, ask for less of each"
-            + (", or hash them into fewer, as memory=100_000 does" if hashed else "")
+            + (CROWDED if inputs > GRIDDED else advice)
         )
 
 
@@ -323,7 +327,8 @@ def grid(features: ContinuousFeatures, axes: Sequence[Floats]) -> Floats:
     if count * len(axes) > MOST_PARAMETERS:
         raise ValueError(
             f"{features!r} has {many(count)} functions of {len(axes)} inputs; "
-            f"at most {MOST_PARAMETERS // len(axes)}: observe fewer numbers, or ask for less of each"
+            f"at most {MOST_PARAMETERS // len(axes)}: observe fewer numbers, ask for less of each"
+            + (CROWDED if len(axes) > GRIDDED else "")
         )
     points, period = np.empty((count, len(axes))), count
     for i, axis in enumerate(axes):

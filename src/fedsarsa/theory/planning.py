@@ -231,14 +231,17 @@ def plan(
         return Plan(target, *best[:-1], table, worth, gap)
     least = table["least_error"].min("step_size").clip(max=before)
     best_row = int(np.argmin(least.values))
+    must, got = "target must be", f"{target:g}"
+    if gap is not None:
+        must, got = "gap must allow an error that is", f"{gap:g}, which allows {target:.4g}"
     if float(least[best_row]) <= target:
         raise ValueError(
-            f"target must be further from the least error reachable: {target:g} is reached to first order, "
-            f"but by none of the {len(search.tried)} settings that were predicted in full"
+            f"{must} further from the least reachable: {target:.4g} is reached to first order, "
+            f"but by none of the {len(search.tried)} settings that were predicted in full, got {got}"
         )
     raise ValueError(
-        f"target must be at least {float(least[best_row]):.4g}, the smallest error reachable within "
-        f"{most_steps} steps (by {int(least.agents[best_row])} of the agents), got {target:g}"
+        f"{must} at least {float(least[best_row]):.4g}, the smallest error reachable within "
+        f"{most_steps} steps (by {int(least.agents[best_row])} of the agents), got {got}"
     )
 
 

@@ -24,7 +24,8 @@ def error_for_gap(fleet: Fleet, algo: FedSARSA, reference: Floats, gap: float, f
     Raises
     ------
     ValueError
-        The policy at the reference itself is further from the optimum than ``gap``.
+        A policy that knows nothing is as close to the optimum as ``gap``, or even the smallest error that is
+        looked at costs more.
     """
     features, policy = algo.feature_map(fleet), greedy_as(algo.policy)
     best = np.array([optimal_return(world) for world in fleet.worlds])[fleet.world_of].mean()
@@ -38,17 +39,31 @@ def error_for_gap(fleet: Fleet, algo: FedSARSA, reference: Floats, gap: float, f
             found.append(best - each.mean())
         return float(np.mean(found))
 
+    def gap_of(share: float) -> float:
+        return mean_gap(reference + np.sqrt(share * first) * noise)
+
     least = mean_gap(reference[None])
     if least > gap:
         raise ValueError(
             f"gap must be at least {least:.4g}, the mean return gap of the greedy policy at the reference, "
             f"which no training makes smaller, got {gap:g}; other features or another temperature might"
         )
-    low, high = np.log(first) + np.log(SPAN)
+    untrained = min(mean_gap(np.zeros((1, len(reference)))), gap_of(SPAN[1]))
+    if gap >= untrained:
+        raise ValueError(
+            f"gap must be below {untrained:.4g}, which an untrained policy already reaches, got {gap:g}"
+        )
+    least = gap_of(SPAN[0])
+    if least > gap:
+        raise ValueError(
+            f"gap must be at least {least:.4g}, which greedy policies lose already at an error of "
+            f"{SPAN[0] * first:.3g}, {SPAN[0]:g} of that before training, got {gap:g}"
+        )
+    low, high = np.log(SPAN)
     for _ in range(HALVINGS):
         middle = (low + high) / 2
-        if mean_gap(reference + np.sqrt(np.exp(middle)) * noise) <= gap:
+        if gap_of(float(np.exp(middle))) <= gap:
             low = middle
         else:
             high = middle
-    return float(np.exp(low))
+    return float(np.exp(low)) * first

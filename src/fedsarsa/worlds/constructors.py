@@ -1,5 +1,6 @@
 """Which constructor makes an environment, in words that are the same in every process."""
 
+import contextlib
 import dataclasses
 import enum
 import functools
@@ -48,32 +49,91 @@ def unsure(words: str) -> bool:
     return _UNSURE.search(words) is not None
 
 
-def sharing(
-    made: Sequence[tuple[Callable[..., Any] | str, Mapping[str, Any]]],
-) -> list[tuple[list[int], list[str]]]:
-    """Find constructors that are functions of one loop, and so make the same.
+OF_MAKE = ("max_episode_steps", "disable_env_checker")  # options of gymnasium.make, for any id
 
-    ``made`` are constructors and their options. Such functions differ as objects, but have the same code,
-    defaults and options, and read the same variables. Returns the places of each group, and the names of the
-    variables. Variables that hold modules, functions or classes are meant to be shared, and do not count.
+
+def options_of(make_env: str | Callable[..., Any]) -> list[str] | None:
+    """Names of the options that a constructor takes; None where it does not say."""
+    from fedsarsa.worlds._gymnasium import gymnasium
+
+    function: Any = make_env
+    if isinstance(make_env, str):
+        function = gymnasium.spec(make_env).entry_point
+        if isinstance(function, str):
+            function = gymnasium.envs.registration.load_env_creator(function)
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # such as of what is not written in Python
+        return None
+    if any(one.kind is one.VAR_KEYWORD for one in parameters):
+        return None
+    return [*(one.name for one in parameters), *(OF_MAKE if isinstance(make_env, str) else ())]
+
+
+def sharing(made: Sequence[Any]) -> list[tuple[list[int], list[str]]]:
+    """Find what is made of functions of one loop, and so is the same.
+
+    ``made`` holds, for each environment, its constructor, wrappers and options. Functions of a loop differ as
+    objects, but have the same code and defaults, and read the same variables. Returns the places of each
+    group, and the names of the variables. Variables that hold modules, named functions or classes are meant
+    to be shared, and do not count.
     """
     groups: dict[Any, list[int]] = {}
-    for place, (function, options) in enumerate(made):
-        if isinstance(function, types.FunctionType):
-            cells = tuple(id(cell) for cell in function.__closure__ or ())
-            defaults = told([function.__defaults__, function.__kwdefaults__, options])
-            groups.setdefault((function.__code__, cells, defaults), []).append(place)
+    for place, one in enumerate(made):
+        ways = tuple(
+            (function.__code__, tuple(map(id, function.__closure__ or ())), told(_defaults(function)))
+            for function in _functions(one)
+        )
+        if ways:
+            groups.setdefault((told(one), ways), []).append(place)
     found = []
     for places in groups.values():
-        functions: list[Any] = [made[place][0] for place in places]
-        names = _values(functions[0])
-        if len({id(function) for function in functions}) > 1 and names:
-            found.append((places, names))
+        names: dict[str, None] = {}
+        for alike in zip(*(_functions(made[place]) for place in places), strict=True):
+            if len({id(function) for function in alike}) > 1:
+                names |= dict.fromkeys(_values(alike[0], set()))
+        if names:
+            found.append((places, list(names)))
     return found
 
 
-def _values(function: types.FunctionType) -> list[str]:
-    """Names of the variables outside a function that it reads values from."""
-    variables = inspect.getclosurevars(function)
-    held = {**variables.nonlocals, **variables.globals}
-    return [name for name, value in held.items() if not (callable(value) or inspect.ismodule(value))]
+def _functions(value: Any) -> list[types.FunctionType]:
+    """The functions in a constructor, in wrappers or in options, and in the defaults of such functions."""
+    if isinstance(value, functools.partial):
+        return _functions((value.func, value.args, value.keywords))
+    if isinstance(value, Mapping):
+        return _functions(list(value.values()))
+    if isinstance(value, list | tuple):
+        return [function for one in value for function in _functions(one)]
+    return [value, *_functions(_defaults(value))] if isinstance(value, types.FunctionType) else []
+
+
+def _defaults(function: types.FunctionType) -> list[Any]:
+    return [function.__defaults__, function.__kwdefaults__]
+
+
+def _values(function: types.FunctionType, seen: set[int]) -> list[str]:
+    """Names of the variables outside a function that it reads values from, in functions inside it as well.
+
+    A variable that holds a lambda, or a function made in a function, counts for what that one reads.
+    """
+    seen.add(id(function))
+    held: dict[str, Any] = {}
+    for code in _codes(function.__code__):
+        held |= {name: function.__globals__[name] for name in code.co_names if name in function.__globals__}
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        with contextlib.suppress(ValueError):  # a variable that has no value yet
+            held[name] = cell.cell_contents
+    names = []
+    for name, value in held.items():
+        if isinstance(value, types.FunctionType) and unsure(value.__qualname__):
+            names += [] if id(value) in seen else _values(value, seen)
+        elif not (callable(value) or inspect.ismodule(value)):
+            names.append(name)
+    return names
+
+
+def _codes(code: types.CodeType) -> list[types.CodeType]:
+    """A function's code, and that of the functions inside it."""
+    inside = [part for part in code.co_consts if isinstance(part, types.CodeType)]
+    return [code, *(one for part in inside for one in _codes(part))]

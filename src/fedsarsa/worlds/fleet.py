@@ -182,7 +182,8 @@ class Fleet(Sequence[FiniteMDP]):
         return {}
 
     def __str__(self) -> str:
-        return f"{len(self)} agents, measured eps_p = {self.eps_p:.4g}, eps_r = {self.eps_r:.4g}"
+        measured = f"measured eps_p = {self.eps_p:.4g}, eps_r = {self.eps_r:.4g}"
+        return f"{len(self)} agents, discount {self.discount:g}, {measured}"
 
     def __repr__(self) -> str:
         return (

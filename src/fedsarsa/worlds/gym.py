@@ -66,15 +66,26 @@ class GymWorld:
         from fedsarsa.worlds._gymnasium import gymnasium
 
         options = self.options if render_mode is None else self.options | {"render_mode": render_mode}
-        if isinstance(self.make_env, str):
-            try:
+        try:
+            if isinstance(self.make_env, str):
                 made: Any = gymnasium.make(self.make_env, **options)
-            except (gymnasium.error.Error, ImportError, ValueError) as error:
-                raise ValueError(f"environment {self.make_env!r} cannot be made: {error}") from error
-        else:
-            made = self.make_env(**options)
-            if not isinstance(made, gymnasium.Env):
-                raise TypeError(f"make_env must make a gymnasium.Env, got {made!r}")
+            else:
+                made = self.make_env(**options)
+        except (gymnasium.error.Error, ImportError, ValueError) as error:
+            if not isinstance(self.make_env, str):
+                raise
+            raise ValueError(f"environment {self.make_env!r} cannot be made: {error}") from error
+        except TypeError as error:
+            valid = constructors.options_of(self.make_env)
+            unknown = [name for name in options if valid is not None and name not in valid]
+            if valid is None or not unknown:
+                raise
+            near = _checks.nearest(unknown[0], valid)
+            raise TypeError(
+                f"{self.label} has no option {unknown[0]!r}{near}; its options are {', '.join(valid)}"
+            ) from error
+        if not isinstance(made, gymnasium.Env):
+            raise TypeError(f"make_env must make a gymnasium.Env, got {made!r}")
         return gym_wrappers.wrap(made, self.wrappers)
 
     @contextmanager
@@ -185,7 +196,7 @@ class GymFleet(ContinuousFleet, Sequence[GymWorld]):
     worlds : sequence of GymWorld
         One per agent; the same one may appear many times, every agent makes an environment of its own.
     discount : float
-        Discount factor in (0, 1].
+        Discount factor in (0, 1]; 0.99, as is usual for episodes, unless given.
     processes : int, optional
         Step environments in so many processes; 0: in this one. Unless given, a few steps are timed, and
         slow environments get a process per core.
@@ -254,11 +265,13 @@ class GymFleet(ContinuousFleet, Sequence[GymWorld]):
 
     def _warn_of_mistakes(self) -> None:
         """Warn of worlds that are the same by mistake, and of features that drift apart."""
-        for agents, names in constructors.sharing([(one.make_env, one.options) for one in self.worlds]):
+        made = [(one.make_env, one.wrappers, one.options) for one in self.worlds]
+        for agents, names in constructors.sharing(made):
             warnings.warn(
                 f"agents {agents} have the same environment: their functions share {', '.join(names)}, and "
                 "see its last value. Where agents should differ, give a named function what differs as an "
-                "option: GymWorld(make, g=g). Where they should not, use one GymWorld many times",
+                "option, GymWorld(make, g=g), or bind it, lambda r, g=g: r * g. Where they should not, use "
+                "one GymWorld many times",
                 UserWarning,
                 stacklevel=3,
             )

@@ -1,7 +1,7 @@
 """What differs from agent to agent: quantities drawn from ranges or listed, and who has what in words."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -87,6 +87,17 @@ def numbers(columns: Mapping[str, Sequence[Any]]) -> dict[str, list[float]]:
         for name, values in columns.items()
         if all(isinstance(value, int | float | np.number) for value in values)
     }
+
+
+def coordinates(fleet: Any, taken: Container[Any]) -> dict[str, Any]:
+    """Coordinates along ``agent`` for results: its number, and all numbers in which agents' worlds differ.
+
+    A number whose name is ``taken`` is called ``agent_name``.
+    """
+    result: dict[str, Any] = {"agent": np.arange(len(fleet))}
+    for name, values in numbers(fleet.varied()).items():
+        result[f"agent_{name}" if name in taken else name] = ("agent", values)
+    return result
 
 
 def in_words(columns: Mapping[str, Sequence[Any]]) -> str:

@@ -23,7 +23,7 @@ class ControlFleet(ContinuousFleet, Sequence[ControlWorld]):
     worlds : iterable of ControlWorld
         One per agent.
     discount : float
-        Discount factor in (0, 1].
+        Discount factor in (0, 1]; 0.99, as is usual for episodes, unless given.
 
     Raises
     ------
@@ -147,7 +147,7 @@ def fleet(
     seed : int
         Decides what is drawn. Agent i's physics do not depend on how many agents there are.
     discount : float
-        Discount factor in (0, 1].
+        Discount factor in (0, 1]; 0.99, as is usual for episodes, unless given.
     **physics
         Physics that all agents share.
 
