@@ -37,7 +37,7 @@ read -r line && exit
 grep -qs "Terminate the process" "$0"/python-core-driver-*_"$1".log || exit
 shift
 echo "fedsarsa: Ray's raylet on this machine was killed, perhaps for memory, and Ray ended this program." \
-    "What was stored is there, and the same command goes on." >&2
+    "What was stored is there, and the same command resumes." >&2
 for process in "$@"; do
     grep -qi ray "/proc/$process/cmdline" 2>/dev/null && kill -9 "$process"
 done

@@ -70,23 +70,23 @@ class FedSARSA:
     actions : GridActions or RandomActions, optional
         Which actions the policy chooses from, in worlds whose actions are numbers.
     target : {"sampled", "expected", "max"}
-        What the step aims at after the reward: Q(s', a') (SARSA), the policy's mean of Q(s', .) (expected
-        SARSA), or its largest value (Q-learning).
+        What the reward is added to in the target: Q(s', a') (SARSA), the mean of Q(s', .) under the policy
+        (expected SARSA), or its maximum (Q-learning).
     behaviour : FixedPolicy, or a list with one per agent, optional
-        Who acts, where that is not the policy that is learned.
+        The policy that acts, where it is not the one that is learned.
     trace_decay : float
         lambda of the eligibility traces; 0 is Algorithm ``alg``. Traces stay with their agent when the server
         averages, and end with the episode.
     traces : {"accumulating", "replacing"}
         What a feature's trace becomes when the feature is active again.
     step_per_feature : bool
-        Divide step sizes by the number of active features. (TileCoding has norm 1 already.)
+        Divide step sizes by the number of active features. (TileCoding already has norm 1.)
     initial_value : float
-        Q everywhere before the first step; above all returns, it makes agents explore. ``theta0`` takes its
-        place.
+        Q everywhere before the first step; a value above all returns makes agents explore. ``theta0``
+        overrides it.
     participation : float
-        The share of the agents that every round asks, chosen at random, as a deployment's ``fraction``. The
-        others' worlds stand still meanwhile.
+        Share of the agents that take part in a round, chosen at random, as a deployment's ``fraction``. The
+        worlds of the others do not move.
     faults : Faults, optional
         Agents that drop out, are late or lie, as in a deployment.
 
@@ -192,15 +192,15 @@ class FedSARSA:
         threads : int, optional
             All cores unless given. The result does not depend on it.
         progress : bool or function
-            Show a progress bar, or call a function with the number of steps done, now and then.
+            Show a progress bar, or call a function with the number of steps done from time to time.
         record_every : int
-            Record every so many synchronisations.
+            Record every n-th synchronisation.
         checkpoint : path, optional
-            Save here what is done, every minute, on Ctrl-C and in the end, and go on from here if the file
-            exists. With more ``steps`` than before, that extends a training.
+            Save the training to this file every minute, on Ctrl-C and at the end. If it exists, training
+            resumes from it; with more ``steps`` than before, that extends the training.
         callback : function, or a list of them, optional
-            Called with an event for every record (see ``fs.callbacks``), by which it can stop the training. A
-            fast engine calls it a moment later, with what was so at t.
+            Called with an event for every record (see ``fs.callbacks``); ``event.stop()`` ends the training.
+            A fast engine calls it with a short delay; the event holds the numbers of its own t.
         precision : {"float64", "float32"}
             ``float32`` is faster, for engine ``cuda`` in finite worlds: the same in the mean, not number by
             number.
@@ -449,7 +449,7 @@ def plain(algo: Any, sampled: bool = False) -> FedSARSA:
         raise ValueError(f"faults must be None here, as no theory follows them, got {algo.faults!r}")
     if algo.server is not None and not (sampled and isinstance(algo.server, servers.PrivateMean)):
         raise ValueError(
-            f"server must be the mean here, of which alone the theory speaks, got {algo.server!r}"
+            f"server must be the mean here, the only rule the theory covers, got {algo.server!r}"
         )
     for name in algo.step().beyond:
         expected, given = getattr(FedSARSA, name), getattr(algo, name)
@@ -500,8 +500,8 @@ def train_together(
 ) -> Iterator[tuple[int, History]]:
     """Train side by side what ``engine`` can train so; the places and histories of those that are done.
 
-    Places that never come have to be trained one by one. ``report`` is told how many agent-steps were taken
-    since it was told last. After Ctrl-C, the ``checkpoints`` of those that were begun are there.
+    Places that never come have to be trained one by one. ``report`` gets how many agent-steps were taken
+    since it was last called. After Ctrl-C, the ``checkpoints`` of those that were begun are there.
     """
     problems = [one.problem for one in prepared]
     for batch in engines.batches(engine, problems, precision, record_every):

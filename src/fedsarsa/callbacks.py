@@ -19,18 +19,18 @@ __all__ = ["EarlyStopping", "Evaluation", "Event", "JSONLines", "TensorBoard", "
 
 
 class EarlyStopping:
-    """Stop when a metric has not improved for a while, or is good enough.
+    """Stop when a metric has stopped improving, or is good enough.
 
     Parameters
     ----------
     metric : str
-        Its name in ``event.metrics``; records without it do not count.
+        The metric's name in ``event.metrics``; records without it do not count.
     patience : int
-        Records without an improvement after which the training stops.
+        Stop after so many records without an improvement.
     mode : {"max", "min"}
-        Whether more is better, or less.
+        Whether larger or smaller values are better.
     least : float
-        What counts as an improvement.
+        The smallest change that counts as an improvement.
     enough : float, optional
         Stop as soon as the metric is as good as this.
 
@@ -151,7 +151,7 @@ class JSONLines:
     Parameters
     ----------
     path : str or Path
-        Where to. A training that begins replaces the file; one that goes on from a checkpoint adds to it.
+        Where to. A training that begins replaces the file; one that resumes from a checkpoint appends to it.
 
     Raises
     ------
@@ -229,7 +229,7 @@ class WeightsAndBiases:
 
     def __init__(self, run: Any) -> None:
         if not callable(getattr(run, "log", None)):
-            raise TypeError(f"run must be a run of Weights & Biases, as wandb.init() answers, got {run!r}")
+            raise TypeError(f"run must be a run of Weights & Biases, as wandb.init() returns, got {run!r}")
         self.run = run
 
     def __call__(self, event: Event) -> None:

@@ -62,11 +62,11 @@ def train(
         list[str] | None,
         typer.Option("--set", help="key=value in place of CONFIG's, such as algorithm.step_size=0.1."),
     ] = None,
-    force: Annotated[bool, typer.Option(help="Train anew where OUT holds a training already.")] = False,
+    force: Annotated[bool, typer.Option(help="Retrain where OUT already holds a training.")] = False,
 ) -> None:
     """Train what CONFIG describes; write history.nc and a picture to OUT, and print what it led to.
 
-    Ctrl-C saves what is done; the same command goes on from there.
+    Ctrl-C saves what is done; the same command resumes from there.
     """
     import json
 
@@ -90,9 +90,7 @@ def train(
     if force:
         checkpoint.unlink(missing_ok=True)
     elif result.exists():
-        raise ValueError(
-            f"{result}: is there already; expected a directory without a history, or --force to train anew"
-        )
+        raise ValueError(f"{result}: already exists; choose another --out, or pass --force to retrain")
     console.print(str(fleet))
     tiles = features.basis if isinstance(features, BoxMap) else None
     if isinstance(tiles, Tiles) and tiles.slots:
@@ -102,7 +100,7 @@ def train(
             f"others, in {tiles.slots} slots"
         )
     if checkpoint.exists():
-        console.print(f"going on from {checkpoint}")
+        console.print(f"resuming from {checkpoint}")
     failure: str | None = None
     try:
         worlds: Any = fleet
@@ -116,7 +114,7 @@ def train(
         console.print(f"{stop}; saved in {checkpoint}")
         set_again = [word for one in changes for word in ("--set", one)]
         command = shlex.join(["fedsarsa", "train", str(config), "--out", str(out), *set_again])
-        console.print(f"go on with: {command}")
+        console.print(f"resume with: {command}")
         raise typer.Exit(130) from None
     # What ``play`` builds the worlds from.
     history.data.attrs |= {"config": config.read_text(), "changes": json.dumps(changes)}
@@ -178,7 +176,7 @@ def sweep(
 ) -> None:
     """Train every cell of the grid in CONFIG's sweep section; keep each in a file of its own in OUT.
 
-    Ctrl-C, or a crash, loses no finished cell; the same command goes on with the rest.
+    Ctrl-C, or a crash, loses no finished cell; the same command trains the rest.
     """
     from fedsarsa._interrupts import Interrupted
     from fedsarsa.experiments import grid, plots, summary, sweep_figure
@@ -200,7 +198,7 @@ def sweep(
             given = {"--ray": ray, "--engine": engine}
             where = [word for name, value in given.items() if value is not None for word in (name, value)]
             command = shlex.join(["fedsarsa", "sweep", str(config), "--out", str(out), *where])
-            console.print(f"interrupted; go on with: {command}")
+            console.print(f"interrupted; resume with: {command}")
             raise typer.Exit(130) from None
         console.print(summary.table(summary.rows(work, outcomes)))
         written = summary.write(summary.records(work, outcomes), out)
@@ -220,7 +218,7 @@ def reproduce(
 ) -> None:
     """Make every figure of the paper from nothing, test every claim, and write a report.
 
-    Ctrl-C, or a crash, loses no finished cell; the same command goes on with the rest.
+    Ctrl-C, or a crash, loses no finished cell; the same command trains the rest.
     """
     from fedsarsa.experiments import workers
 
@@ -232,7 +230,7 @@ def reproduce(
     try:
         outcome = make(out, scale, seed, figure or [], console.print, engine or "auto")
     except KeyboardInterrupt:
-        console.print("interrupted; the same command goes on from here")
+        console.print("interrupted; the same command resumes from here")
         raise typer.Exit(130) from None
     if outcome.claims:
         table = Table("claim", "measured", "verdict", title="Claims of the paper", title_justify="left")
@@ -255,7 +253,7 @@ def leaderboard(
 ) -> None:
     """Train all methods on the same fleets, measure them exactly, and write tables, figures and a report.
 
-    Ctrl-C, or a crash, loses no finished cell; the same command goes on with the rest.
+    Ctrl-C, or a crash, loses no finished cell; the same command trains the rest.
     """
     from fedsarsa.experiments import workers
 
@@ -267,7 +265,7 @@ def leaderboard(
     try:
         outcome = run.leaderboard(out, size, seed, names, add or [], console.print)
     except KeyboardInterrupt:
-        console.print("interrupted; the same command goes on from here")
+        console.print("interrupted; the same command resumes from here")
         raise typer.Exit(130) from None
     for board, name in dict.fromkeys((row.board, row.fleet) for row in outcome.rows):
         console.print(tables.table(outcome.rows, board, name))

@@ -60,7 +60,7 @@ class Doors:
         self.app, self.secret = app, secret
 
     async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
-        """Pass a request on, or refuse it."""
+        """Pass a request on, or reject it."""
         if scope["type"] == "lifespan" or self._is_open(scope):
             await self._unless_busy(scope, receive, send)
         elif scope["type"] == "http":

@@ -1,4 +1,4 @@
-"""A sweep in a few numbers per cell: a table to read and a CSV file to go on with."""
+"""A sweep in a few numbers per cell: a table to read and a CSV file for programs."""
 
 import csv
 import io
@@ -23,8 +23,8 @@ from fedsarsa.federation.history import History
 ERROR, RETURN, REWARD = "final error", "late return", "late reward"
 LATE = {"return": RETURN, "reward_per_step": REWARD}  # by the name that a history gives
 MEANING = {
-    ERROR: "final error: squared distance of the central parameter to where agent 0 would settle alone "
-    "(its fixed point; a long run's average for policies that jump), nan where that is nowhere",
+    ERROR: "final error: squared distance of the central parameter to agent 0's fixed point (for policies "
+    "that jump, to the average of a long run); nan where there is none",
     RETURN: "late return: mean return of the training episodes that ended in the last tenth of the steps, "
     "over agents and runs",
     REWARD: "late reward: mean reward per step in the last tenth of the steps, over agents and runs, as no "

@@ -100,7 +100,7 @@ def sentence(rows: list[Row]) -> str:
             said.append(f"{block.capitalize()}: {'; '.join(names)}.")
     refused = sum(1 for row in rows if row.refused)
     if refused:
-        said.append(f"{refused} of {len(rows)} methods refuse these worlds.")
+        said.append(f"{refused} of {len(rows)} methods reject these worlds.")
     return (
         "Within reach of the best, by what methods know. " + " ".join(said)
         if said
@@ -141,7 +141,7 @@ def picture(rows: list[Row], number: str) -> Any:
 
 
 def table(rows: list[Row], leaders: set[Row]) -> str:
-    """All numbers of a fleet; leaders are in bold type, and what was refused says why."""
+    """All numbers of a fleet; leaders are in bold type, and rejected methods say why."""
     if not rows:
         return ""
     names = tables.columns(rows[0].board)
@@ -150,6 +150,6 @@ def table(rows: list[Row], leaders: set[Row]) -> str:
         label = escape(row.label)
         numbers = [escape(tables.shown(row.numbers.get(name))) for name in names]
         first = f"<b>{label}</b>" if row in leaders else label
-        why = f"<br><small>refused: {escape(row.refused)}</small>" if row.refused else ""
+        why = f"<br><small>rejected: {escape(row.refused)}</small>" if row.refused else ""
         made.append([first + why, escape(row.block), *numbers, tables.count(row.sent)])
     return html_table(["method", "what it does", *names, "floats sent"], made)

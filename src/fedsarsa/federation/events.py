@@ -1,4 +1,4 @@
-"""What callbacks are told while a training runs: an event for every record."""
+"""What callbacks get while a training runs: an event for every record."""
 
 from collections.abc import Callable, Sequence
 from functools import cached_property

@@ -75,7 +75,7 @@ class Basis(ABC):
         return self.coefficients().active
 
     def identity(self) -> list[object]:
-        """What tells this basis from others."""
+        """What distinguishes this basis from others."""
         return [*self.coefficients()]
 
     @staticmethod
@@ -156,7 +156,7 @@ class BoxMap:
         return any(self.scaled(self.with_action(inputs, number))[1] for number in numbers)
 
     def identity(self) -> list[object]:
-        """What tells this map from others."""
+        """What distinguishes this map from others."""
         return [*self.basis.identity(), self.low, self.high, self.stack, self.joint]
 
     def constant(self, value: float) -> Floats:

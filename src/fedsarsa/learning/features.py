@@ -35,7 +35,7 @@ class OnStates:
         return False
 
     def identity(self) -> list[object]:
-        """What tells this map from others."""
+        """What distinguishes this map from others."""
         return [type(self).__name__, *vars(self).values()]
 
 

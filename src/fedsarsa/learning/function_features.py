@@ -66,7 +66,7 @@ class FunctionBasis(Basis):
         return np.zeros(self.size)
 
     def identity(self) -> list[object]:
-        """What tells this function from others."""
+        """What distinguishes this function from others."""
         return [self.inputs, self.size, self.probed()]
 
     def probed(self) -> Floats:

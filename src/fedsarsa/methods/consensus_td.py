@@ -79,7 +79,7 @@ class ConsensusTD(Prediction):
         return replace(step, sampling=SHARED_CHAIN) if self.shared else step
 
     def check(self, fleet: Fleet) -> None:
-        """Refuse kernels that differ where agents watch one chain."""
+        """Reject kernels that differ where agents watch one chain."""
         if not self.shared:
             return
         first = fleet.worlds[0]

@@ -96,7 +96,7 @@ class FedQ(Setting):
         )
 
     def check(self, fleet: Fleet) -> None:
-        """Refuse features with which off-policy Q-learning may diverge."""
+        """Reject features with which off-policy Q-learning may diverge."""
         if not isinstance(self.algorithm().feature_map(fleet), Aggregation):
             raise ValueError(
                 "features must have one active parameter per pair, as updates of an entry cannot be counted "

@@ -85,7 +85,7 @@ class NStepTD(PredictionInRounds):
         return replace(step, ahead=self.n, ratios=bool(step.behaviour))
 
     def check(self, fleet: Fleet) -> None:
-        """Refuse features and behaviours with which off-policy learning does not work."""
+        """Reject features and behaviours with which off-policy learning does not work."""
         if self.behaviour is None:
             return
         features = self.algorithm().feature_map(fleet)

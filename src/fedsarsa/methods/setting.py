@@ -41,7 +41,7 @@ class Setting:
         return step
 
     def check(self, fleet: Fleet) -> None:
-        """Refuse worlds that the method cannot take."""
+        """Reject worlds that the method cannot take."""
 
     def problem(self, fleet: Fleet, steps: int, runs: int, seed: int) -> Problem:
         """The training problem of this method on a fleet, checked."""

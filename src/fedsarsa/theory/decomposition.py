@@ -210,7 +210,7 @@ def _chosen(count: int, records: int) -> NDArray[np.int64]:
 
 
 def _check(history: History, problem: Problem) -> None:
-    """Reject a history of another fleet or other settings, as far as it tells."""
+    """Reject a history of another fleet or other settings, as far as it says."""
     settings, fleet = history.settings, problem.fleet
     if problem.sync_every is None:
         raise ValueError("history must hold synchronisations, got a training with sync_every=None")

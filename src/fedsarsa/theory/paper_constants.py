@@ -245,7 +245,7 @@ def _parameter_bound(problem: Problem, R: float, gamma: float, local: float, w: 
 
 
 def contraction(each: Sequence[Operators]) -> tuple[Floats, Floats, int]:
-    """w_i and lambda_i of every world's operators, and the dimension of the subspace they speak of.
+    """w_i and lambda_i of every world's operators, and the dimension of the subspace they are about.
 
     w_i = -lambda_max(sym(A-bar)) / 2 and lambda_i is the least eigenvalue of Phi. Directions that no
     world visits do not count: parameters never move there. Where one world visits a direction that

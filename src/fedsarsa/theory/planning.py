@@ -369,7 +369,7 @@ def _verdict(row: Any, steps: int) -> str:
     if row.helps:
         later = known and row.switch_steps > steps
         return (
-            f"gains by federating up to {until}, then should go on alone" if later else "gains by federating"
+            f"gains by federating up to {until}, then should train alone" if later else "gains by federating"
         )
     if known and row.switch_steps <= steps:
         return f"gained up to {until}; its own data are better now"

@@ -161,7 +161,7 @@ class Fleet(Sequence[FiniteMDP]):
         return np.arange(float(self.actions))
 
     def identity(self) -> str:
-        """What tells this fleet from others: a digest of its worlds."""
+        """What distinguishes this fleet from others: a digest of its worlds."""
         digest = hashlib.sha256(repr((self.discount, self.world_of.tolist())).encode())
         for world in self.worlds:
             for part in _content(world):
@@ -192,7 +192,7 @@ class Fleet(Sequence[FiniteMDP]):
 
 
 def _content(world: FiniteMDP) -> Iterator[bytes]:
-    """Kernel, reward and initial distribution of a world, which tell it from others."""
+    """Kernel, reward and initial distribution of a world, which distinguish it from others."""
     yield repr((world.kernel.shift, world.actions, world.reward.shape)).encode()
     for array in (world.kernel.rows, world.reward, world.initial):
         yield np.ascontiguousarray(array).tobytes()

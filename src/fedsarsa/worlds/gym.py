@@ -1,4 +1,4 @@
-"""Environments of Gymnasium as worlds, one per agent. Importing this file does not need Gymnasium."""
+"""Gymnasium environments as worlds, one per agent. Importing this file does not need Gymnasium."""
 
 import itertools
 import math
@@ -386,7 +386,7 @@ class GymFleet(ContinuousFleet, Sequence[GymWorld]):
 
     @property
     def reward_cap(self) -> None:
-        """The largest absolute reward, which environments do not tell."""
+        """The largest absolute reward, which environments do not report."""
 
     @property
     def undrawn(self) -> str | None:  # type: ignore[override]
@@ -419,11 +419,11 @@ class GymFleet(ContinuousFleet, Sequence[GymWorld]):
         return [np.array(one, dtype=space.dtype).reshape(space.shape) for one in itertools.product(*axes)]
 
     def identity(self) -> str:
-        """What tells this fleet from others; see ``unsure``."""
+        """What distinguishes this fleet from others; see ``unsure``."""
         return repr(([world.constructor for world in self.worlds], self.discount, self.vector))
 
     def unsure(self) -> list[int]:
-        """Agents whose constructors have no name of their own: ``identity`` may not tell them from others."""
+        """Agents whose constructors have no name of their own: ``identity`` may take them for others."""
         return [i for i, world in enumerate(self.worlds) if constructors.unsure(world.constructor)]
 
     def describe(self) -> dict[str, Any]:

@@ -84,7 +84,7 @@ def fleet(
         N.
     eps_p, eps_r : float
         Heterogeneity. ``released`` and ``symmetric``: nominal levels, by which share probabilities and
-        rewards change; ``Fleet.eps_p`` and ``Fleet.eps_r`` tell the measured ones. ``calibrated``: the
+        rewards change; ``Fleet.eps_p`` and ``Fleet.eps_r`` are the measured ones. ``calibrated``: the
         measured values themselves.
     scheme : {"released", "calibrated", "symmetric"}
         How the worlds of all agents but the first are perturbed. ``released``: as in the published program,

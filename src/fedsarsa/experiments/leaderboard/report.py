@@ -44,8 +44,9 @@ def page(
 <h1>Federated RL: the leaderboard</h1>
 <p>All methods of fedsarsa {escape(__version__)} on the same fleets, with as many samples per agent. Step
 sizes, and temperatures of methods that act by what they learn, come from one grid and were chosen on runs
-that are not shown. Numbers are means over runs with 95% intervals; <strong>bold</strong> rows are those that
-are not told from the best of their block. No learned policy beats an agent's own optimum, as was checked.</p>
+that are not shown. Numbers are means over runs with 95% intervals; <strong>bold</strong> rows are not
+significantly different from the best of their block. No learned policy beats an agent's own optimum, as was
+checked.</p>
 {sections}
 <h2 id="settings">Settings</h2>
 {html_report.settings_table(scale, seed, seconds)}

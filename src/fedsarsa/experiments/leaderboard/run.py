@@ -120,7 +120,7 @@ def _loader(cell: Cell, own: Sequence[Entry]) -> Callable[[Path], xr.Dataset]:
 
 
 def _mark(cell: Cell, own: Sequence[Entry]) -> str:
-    """What tells a cell from others; that of a method of the user's own changes with its file."""
+    """What distinguishes a cell from others; that of a method of the user's own changes with its file."""
     if cell.entry is None or cell.entry not in own:
         return cell.label
     source = Path(inspect.getfile(cell.entry.kind)).read_bytes()

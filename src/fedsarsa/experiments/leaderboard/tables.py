@@ -32,7 +32,7 @@ TO_OWN, TO_FEDERATED, TO_AGENTS = DISTANCES = (
 
 @dataclass(frozen=True, eq=False)
 class Row:
-    """A method on a fleet of a board: its numbers by name, or why it refused the worlds."""
+    """A method on a fleet of a board: its numbers by name, or why it rejected the worlds."""
 
     board: str
     fleet: str

@@ -17,7 +17,7 @@ class FirstDirections(Server):
     """The mean, and in every round directions corrected by (mean first direction) - (own first direction).
 
     The first sample of a round is seen twice: for the direction that agents exchange, and in their first
-    step. Environments of Gymnasium cannot be asked twice, and engine ``ray`` does not do it.
+    step. Gymnasium environments cannot repeat a step, and engine ``ray`` does not do it.
 
     Parameters
     ----------

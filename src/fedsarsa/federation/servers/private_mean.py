@@ -14,17 +14,17 @@ from fedsarsa.federation.servers.rule import Context, Server
 
 @dataclass(frozen=True)
 class PrivateMean(Server):
-    """The mean of what agents send, none of whom can move it far, with noise that hides each of them.
+    """The mean of clipped changes with Gaussian noise: what differential privacy costs in learning.
 
-    It is what ``privacy = { clip = ..., noise = ... }`` does over Flower, where an accountant adds up
-    epsilon; here it shows what privacy costs in learning.
+    No agent can move the mean far, and the noise hides each of them. A deployment does the same with
+    ``privacy = { clip = ..., noise = ... }``, and its accountant adds up epsilon.
 
     Parameters
     ----------
     clip : float
-        An agent's parameter counts up to this distance from where its round began.
+        Distance from the start of a round to which every agent's change is shortened.
     noise : float
-        Every parameter of the mean of n agents gets a normal number of standard deviation noise clip / n.
+        Every entry of the mean of n agents gets normal noise of standard deviation noise * clip / n.
     radius : float, optional
         Of the ball on which the result is projected; no projection unless given.
 

@@ -17,10 +17,10 @@ class EpsilonGreedy(Scheduled, Tied):
     Parameters
     ----------
     eps : float or schedule
-        In [0, 1]. A schedule, such as ``LinearSchedule``, lowers it while agents learn; the policy itself is
-        then that of its end.
+        In [0, 1]. A schedule, such as ``LinearSchedule``, changes it while agents learn; outside training
+        the policy takes the schedule's last value.
     ties : {"share", "first"}
-        Who takes the greedy mass where several actions are best, as in ``Greedy``.
+        How ties are broken between the best actions, as in ``Greedy``.
 
     Raises
     ------

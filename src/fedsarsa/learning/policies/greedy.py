@@ -50,10 +50,11 @@ class Greedy(Tied):
     Parameters
     ----------
     ties : {"share", "first"}
-        Who takes the mass where several actions have exactly the largest value. ``share``: all of them,
-        evenly. ``first``: the first one, together with the actions that have its features in every state,
-        which no parameter tells apart (``ModuloFeatures(5, 5)`` has five such classes of actions). That is
-        what the released program does: its ``max`` finds the first class, of which it draws an action.
+        How ties are broken, where several actions have exactly the largest value. ``share``: they share
+        the mass evenly. ``first``: the first one takes it, together with the actions that have its features
+        in every state, which no parameter distinguishes (``ModuloFeatures(5, 5)`` has five such classes of
+        actions). The released program does the latter: its ``max`` finds the first class, from which it
+        draws an action.
 
     Raises
     ------
