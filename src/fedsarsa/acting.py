@@ -3,6 +3,8 @@
 It is one small file on disk: arrays, and a JSON object that says what they are. Nothing in it is executed.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, fields
@@ -65,7 +67,7 @@ class Policy:
     drawn: Floats | None = None
 
     @classmethod
-    def of(cls, fleet: Any, algo: Any, theta: ArrayLike, greedy: bool = False) -> "Policy":
+    def of(cls, fleet: Any, algo: Any, theta: ArrayLike, greedy: bool = False) -> Policy:
         """The policy of a learned parameter.
 
         Parameters
@@ -95,7 +97,7 @@ class Policy:
         return cls.for_problem(problem, theta, policies.greedy_as(algo.policy) if greedy else algo.policy)
 
     @classmethod
-    def for_problem(cls, problem: Problem, theta: ArrayLike, improvement: Improvement) -> "Policy":
+    def for_problem(cls, problem: Problem, theta: ArrayLike, improvement: Improvement) -> Policy:
         """The policy of a parameter in the worlds of a problem; at the end of its schedule, if it has one."""
         dim, fleet = problem.features.dim, problem.fleet
         given = _checks.labelled("theta", theta, [("d",)])
@@ -213,7 +215,7 @@ class Policy:
         _npz.save(Path(path), KIND, {"format": 1, "policy": about}, arrays)
 
     @classmethod
-    def load(cls, path: str | Path, function: Callable[[Floats], ArrayLike] | None = None) -> "Policy":
+    def load(cls, path: str | Path, function: Callable[[Floats], ArrayLike] | None = None) -> Policy:
         """Read a policy that ``save`` wrote. It needs no fleet, and no compiler.
 
         Parameters

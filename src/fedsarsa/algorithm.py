@@ -1,5 +1,7 @@
 """FedSARSA: the settings of Algorithm ``alg``, and its training."""
 
+from __future__ import annotations
+
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
@@ -29,7 +31,7 @@ from fedsarsa.learning.features import FeatureMap, Features, ModuloFeatures
 from fedsarsa.learning.policies import FixedPolicy, Policy, Softmax
 from fedsarsa.learning.schedules import stage_of
 from fedsarsa.learning.step_sizes import StepSize
-from fedsarsa.learning.targets import ACCUMULATING, SAMPLED, Step, behaviours
+from fedsarsa.learning.targets import ACCUMULATING, SAMPLED, Behaviour, Step, behaviours
 from fedsarsa.worlds.finite import FiniteMDP
 from fedsarsa.worlds.fleet import Fleet
 
@@ -111,7 +113,7 @@ class FedSARSA:
     redraw_actions: bool = False
     actions: Candidates | None = None
     target: str = SAMPLED
-    behaviour: FixedPolicy | Sequence[FixedPolicy] | None = None
+    behaviour: Behaviour | None = None
     trace_decay: float = 0.0
     traces: str = ACCUMULATING
     step_per_feature: bool = False

@@ -1,5 +1,7 @@
 """What a learned parameter is worth in episodic worlds: episodes are played, and nothing is learned."""
 
+from __future__ import annotations
+
 import math
 import warnings
 from copy import copy

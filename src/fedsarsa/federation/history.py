@@ -1,5 +1,7 @@
 """What a training left behind: labelled arrays that save to netCDF and load again."""
 
+from __future__ import annotations
+
 import json
 import math
 from pathlib import Path
@@ -246,7 +248,7 @@ class History:
         _netcdf.write(self.data, Path(path))
 
     @classmethod
-    def load(cls, path: str | Path) -> "History":
+    def load(cls, path: str | Path) -> History:
         """Read a history that ``save`` wrote.
 
         Parameters

@@ -1,5 +1,7 @@
 """Features of one's own: any function of observations, such as a frozen network's last layer."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache

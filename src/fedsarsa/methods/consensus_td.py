@@ -1,5 +1,7 @@
 """Consensus TD: agents on a graph who watch one chain, each with a reward of its own."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass, replace
 from typing import ClassVar
 

@@ -1,6 +1,7 @@
 """Federated Q-learning with behaviour policies of the agents' own."""
 
-from collections.abc import Sequence
+from __future__ import annotations
+
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -14,7 +15,7 @@ from fedsarsa.federation.servers import ImportanceMean, Mean
 from fedsarsa.learning.features import Aggregation, FiniteFeatures, OneHot
 from fedsarsa.learning.policies import FixedPolicy, Greedy
 from fedsarsa.learning.step_sizes import StepSize, schedules, step_sizes_at
-from fedsarsa.learning.targets import MAX, behaviours
+from fedsarsa.learning.targets import MAX, Behaviour, behaviours
 from fedsarsa.methods.method import Communication, Task
 from fedsarsa.methods.setting import Setting, learned_policies
 from fedsarsa.theory.mixed_worlds import mixture, visit_shares
@@ -60,7 +61,7 @@ class FedQ(Setting):
     (3, 6, 2)
     """
 
-    behaviour: FixedPolicy | Sequence[FixedPolicy] = field(default_factory=FixedPolicy)
+    behaviour: Behaviour = field(default_factory=FixedPolicy)
     step_size: StepSize = 0.1
     sync_every: int = 10
     averaging: str = EQUAL

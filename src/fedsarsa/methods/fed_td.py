@@ -1,5 +1,7 @@
 """FedTD(0): federated evaluation of a fixed policy, with a step of the server."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass, replace
 from typing import ClassVar
 

@@ -1,5 +1,7 @@
 """What a method is: one of the systems that the papers compare, trained and measured like all others."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar, Literal, NamedTuple, Protocol, runtime_checkable

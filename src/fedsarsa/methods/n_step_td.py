@@ -1,6 +1,7 @@
 """n-step TD, with the policy that is evaluated or with others."""
 
-from collections.abc import Sequence
+from __future__ import annotations
+
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -11,8 +12,7 @@ from fedsarsa._checks import Floats
 from fedsarsa.algorithm import FedSARSA
 from fedsarsa.federation.servers import Mean
 from fedsarsa.learning.features import Aggregation
-from fedsarsa.learning.policies import FixedPolicy
-from fedsarsa.learning.targets import Step, behaviours
+from fedsarsa.learning.targets import Behaviour, Step, behaviours
 from fedsarsa.methods.policy_evaluation import PredictionInRounds, each_operators, late_steps, rest_point
 from fedsarsa.theory.stationary import stationary_distribution
 from fedsarsa.worlds.finite import FiniteMDP
@@ -59,7 +59,7 @@ class NStepTD(PredictionInRounds):
     """
 
     n: int = 2
-    behaviour: FixedPolicy | Sequence[FixedPolicy] | None = None
+    behaviour: Behaviour | None = None
 
     name: ClassVar[str] = "NStepTD"
 

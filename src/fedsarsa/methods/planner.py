@@ -1,5 +1,7 @@
 """Methods that know the worlds: local steps on exact tables, in rounds that a server ends by the mean."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, fields

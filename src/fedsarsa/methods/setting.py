@@ -1,5 +1,7 @@
 """Methods that are settings of FedSARSA: what agents do, what the server does, and no loop of their own."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from pathlib import Path

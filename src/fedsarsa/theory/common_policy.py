@@ -1,5 +1,7 @@
 """The policy that is best for all agents at once, on average over them."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -18,6 +18,8 @@ agents may cross a tie within a round, and a chain may change before it forgets.
 drift, unless it is zero because K or N is 1.
 """
 
+from __future__ import annotations
+
 import math
 import warnings
 from typing import NamedTuple

@@ -1,5 +1,7 @@
 """What a policy, or a learned parameter, is worth to each agent, exactly."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,5 +1,7 @@
 """Where SARSA tends to: solutions of the projected Bellman equation ``eq:bellman``."""
 
+from __future__ import annotations
+
 import warnings
 from collections.abc import Sequence
 from functools import cached_property

@@ -9,6 +9,8 @@ v: one noise per coalition, however large it is. So two coalitions should merge 
 less than v.
 """
 
+from __future__ import annotations
+
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,5 +1,7 @@
 """The paper's bounds for a given fleet and algorithm, each beside the exact value where there is one."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 

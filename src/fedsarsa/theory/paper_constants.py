@@ -1,5 +1,7 @@
 """Every constant of the paper's analysis for a given fleet and algorithm (Table ``tb:const``)."""
 
+from __future__ import annotations
+
 import math
 import warnings
 from collections.abc import Sequence

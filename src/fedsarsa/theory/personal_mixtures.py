@@ -9,6 +9,8 @@ theta_i* by
 on average. The first term asks for agents whose worlds are alike, the second for many of them.
 """
 
+from __future__ import annotations
+
 import warnings
 from dataclasses import dataclass
 

@@ -5,6 +5,8 @@ weights are chosen together. K plays no part in it. Agents that learn alone send
 they mix; and of federations the one that synchronises at every step needs the fewest samples.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial

@@ -1,5 +1,7 @@
 """What to train with: N, K and step size for a target error, and whether federating helps each agent."""
 
+from __future__ import annotations
+
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass

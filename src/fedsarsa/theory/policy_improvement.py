@@ -10,6 +10,8 @@ Both are as Lipschitz as the policy among M actions (Assumption ``asmp:lip``): f
 by at most L per unit of theta in total variation, and a mean of distributions moves by no more than they do.
 """
 
+from __future__ import annotations
+
 import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike

@@ -11,6 +11,8 @@ to second order in the step size. The order of the effects, for a step size alph
 - *variance*: order alpha / N, from the lagged covariances of the semi-gradient noise.
 """
 
+from __future__ import annotations
+
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass

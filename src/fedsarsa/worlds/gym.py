@@ -1,5 +1,7 @@
 """Gymnasium environments as worlds, one per agent. Importing this file does not need Gymnasium."""
 
+from __future__ import annotations
+
 import itertools
 import math
 import warnings
@@ -288,7 +290,7 @@ class GymFleet(ContinuousFleet, Sequence[GymWorld]):
         vector: bool = False,
         check: bool = True,
         **options: Any,
-    ) -> "GymFleet":
+    ) -> GymFleet:
         """Agents in one kind of environment whose constructor arguments differ.
 
         Parameters
@@ -437,8 +439,8 @@ class GymFleet(ContinuousFleet, Sequence[GymWorld]):
     @overload
     def __getitem__(self, key: int) -> GymWorld: ...
     @overload
-    def __getitem__(self, key: slice) -> "GymFleet": ...
-    def __getitem__(self, key: int | slice) -> "GymWorld | GymFleet":
+    def __getitem__(self, key: slice) -> GymFleet: ...
+    def __getitem__(self, key: int | slice) -> GymWorld | GymFleet:
         if isinstance(key, slice):
             return GymFleet(self.worlds[key], self.discount, self.processes, self.vector, check=False)
         return self.worlds[key]
