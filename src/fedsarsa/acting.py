@@ -49,6 +49,12 @@ class Policy:
     drawn : (low, high) or None
         Between which numbers actions are drawn afresh, where they are not fixed ones.
 
+    Notes
+    -----
+    At an observation x an action is drawn from
+
+        pi(. | x) = Gamma(Q(x, .)),  Q(x, a) = phi(x, a)'theta
+
     Examples
     --------
     >>> import fedsarsa as fs
@@ -90,6 +96,14 @@ class Policy:
         ------
         ValueError
             ``theta`` is not of the size that the features have in these worlds.
+
+        Examples
+        --------
+        >>> import fedsarsa as fs
+        >>> fleet, algo = fs.paper.fleet(agents=2, states=4, actions=3), fs.FedSARSA(fs.OneHot(), fs.Greedy())
+        >>> theta = algo.train(fleet, steps=50, runs=1).final[0]
+        >>> fs.Policy.of(fleet, algo, theta)
+        Policy(d = 12, 3 actions, Greedy())
         """
         from fedsarsa.federation.spaces import any_fleet
 
@@ -136,6 +150,14 @@ class Policy:
         ------
         ValueError
             The observation is not of the kind that the policy has learned with.
+
+        Examples
+        --------
+        >>> import fedsarsa as fs
+        >>> fleet, algo = fs.paper.fleet(agents=2, states=4, actions=3), fs.FedSARSA(fs.OneHot(), fs.Greedy())
+        >>> theta = algo.train(fleet, steps=50, runs=1).final[0]
+        >>> fs.Policy.of(fleet, algo, theta).values(2).shape
+        (3,)
         """
         numbers = (
             self.numbers
@@ -163,6 +185,13 @@ class Policy:
         ------
         ValueError
             The observation is not of the kind that the policy has learned with.
+
+        Examples
+        --------
+        >>> import fedsarsa as fs
+        >>> algo = fs.FedSARSA(fs.OneHot(), fs.Greedy())
+        >>> fs.Policy.of(fs.paper.fleet(2, states=2, actions=2), algo, [0.0, 1.0, 0.0, 0.0]).act(0)
+        1
         """
         chosen, number = self.choose(observation, np.random.default_rng(rng))
         one = self.actions[chosen]
@@ -209,6 +238,16 @@ class Policy:
         ------
         OSError
             It cannot be written.
+
+        Examples
+        --------
+        >>> import tempfile, pathlib
+        >>> import fedsarsa as fs
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "policy.npz"
+        >>> algo = fs.FedSARSA(fs.OneHot(), fs.Greedy())
+        >>> fs.Policy.of(fs.paper.fleet(2, states=2, actions=2), algo, [0.0, 1.0, 0.0, 0.0]).save(path)
+        >>> fs.Policy.load(path).act(0)
+        1
         """
         arrays: _npz.Arrays = {}
         about = {name: _told(getattr(self, name), name, arrays) for name in _names(type(self))}
@@ -226,12 +265,21 @@ class Policy:
             The features, where they are a function of your own: code is not saved. It must give what it gave
             when the policy was saved.
 
+        Returns
+        -------
+        Policy
+            What acts as the saved one did.
+
         Raises
         ------
         FileNotFoundError
             There is none.
         ValueError
             It is damaged, is something else, or has features of another function.
+
+        Examples
+        --------
+        See `save`.
         """
         path = Path(path)
         if not path.is_file():

@@ -63,9 +63,11 @@ class FedSARSA:
         G-bar, the radius of the ball on which the server projects; None: no projection.
     weights : (N,) array or None
         The server's weights, which sum to one; 1/N unless given.
-    server : Mean, Median, TrimmedMean or Krum of ``fs.servers``, optional
-        How the agents' parameters become the start of the next round; ``Mean(weights, radius)`` unless given,
-        and then ``radius`` and ``weights`` are its own.
+    server : a rule of ``fs.servers``, optional
+        How the agents' parameters become the start of the next round: Mean, Median, TrimmedMean, Krum,
+        Personal, PrivateMean, ServerStep, ControlVariates, FirstDirections, MeanDirection, SharedDirections,
+        ImportanceMean or Consensus. ``Mean(weights, radius)`` unless given; with another rule, ``radius`` is
+        an argument of that rule.
     redraw_actions : bool
         Draw the executed action anew at every step, as the authors' released program does, instead of
         executing the action of the last target (Algorithm ``alg``). The mean path is the same.
@@ -96,6 +98,16 @@ class FedSARSA:
     ------
     ValueError, TypeError
         An argument is out of its range, or of another kind.
+
+    Notes
+    -----
+    Every agent i holds a pair (s, a) and its parameter theta_i. A step draws r and s' from its world and a'
+    from the policy Gamma(theta_i)(. | s'), and moves (``eq:g``)
+
+        theta_i <- theta_i + alpha_t phi(s, a) (r + discount phi(s', a')'theta_i - phi(s, a)'theta_i)
+
+    Every K steps the server sets all theta_i to Proj(sum_i weights_i theta_i), the projection being on the
+    ball of ``radius``.
 
     Examples
     --------
@@ -175,7 +187,7 @@ class FedSARSA:
 
         Parameters
         ----------
-        fleet : Fleet or sequence of FiniteMDP
+        fleet : Fleet, ControlFleet, GymFleet or sequence of FiniteMDP
             The agents' worlds.
         steps : int
             T, steps per agent.
@@ -184,10 +196,10 @@ class FedSARSA:
         seed : int
             With run and agent number it decides every random number, whatever the engine.
         engine : {"auto", "cpu", "cuda", "gym", "ray", "reference"}
-            ``reference`` is the specification; ``cpu`` gives the same numbers, compiled; ``cuda`` too, on an
-            NVIDIA GPU; ``ray`` too, on a cluster (see ``engines.ray``); ``gym`` steps environments of
-            Gymnasium. ``auto`` takes ``cpu`` or ``gym``, and ``cuda`` for trainings that take a GPU seconds
-            and processors minutes.
+            ``reference`` is the specification. ``cpu`` gives the same numbers, compiled; so do ``cuda`` on an
+            NVIDIA GPU and ``ray`` on a cluster (see ``engines.ray``). ``gym`` steps Gymnasium environments.
+            ``auto`` takes ``cpu`` or ``gym``, and ``cuda`` for trainings that take a GPU seconds and
+            processors minutes.
         theta0 : (d,), (N, d) or (runs, N, d) array, or ``history.final``, optional
             Where to start, 0 unless given: a federated parameter, to personalise it alone. A labelled array
             (run, d), such as ``history.final``, has a start for every run.
@@ -204,8 +216,8 @@ class FedSARSA:
             Called with an event for every record (see ``fs.callbacks``); ``event.stop()`` ends the training.
             A fast engine calls it with a short delay; the event holds the numbers of its own t.
         precision : {"float64", "float32"}
-            ``float32`` is faster, for engine ``cuda`` in finite worlds: the same in the mean, not number by
-            number.
+            ``float32`` takes half the memory, on engine ``cuda`` in finite worlds. It gives the same means
+            over runs, but not the same numbers, and is not faster.
 
         Returns
         -------
@@ -395,7 +407,29 @@ class FedSARSA:
     @overload
     def feature_map(self, world: AnyFleet | Sequence[FiniteMDP]) -> FeatureMap | BoxMap: ...
     def feature_map(self, world: AnyFleet | Sequence[FiniteMDP] | FiniteMDP) -> FeatureMap | BoxMap:
-        """The features on a fleet of any kind, or on a finite world; also checks that the policy fits it."""
+        """The features on a fleet of any kind, or on a finite world; also checks that the policy fits it.
+
+        Parameters
+        ----------
+        world : Fleet, ControlFleet, GymFleet, FiniteMDP or sequence of FiniteMDP
+            Where the features are to be used.
+
+        Returns
+        -------
+        Aggregation, DenseTable or BoxMap
+            phi(s, a), as engines read it; ``dim`` is the number of parameters d.
+
+        Raises
+        ------
+        ValueError, TypeError
+            The features, the policy or ``actions`` do not fit these worlds.
+
+        Examples
+        --------
+        >>> import fedsarsa as fs
+        >>> fs.FedSARSA().feature_map(fs.paper.fleet(agents=2)).dim
+        25
+        """
         if not isinstance(world, Sequence):  # one world with numbered states, which may be elsewhere
             return finite_features(self.features, self._fixed, self.actions, world)  # type: ignore[arg-type]
         phi: FeatureMap | BoxMap = spaces(self.features, self._fixed, self.actions, any_fleet(world))[

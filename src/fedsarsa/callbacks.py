@@ -192,6 +192,14 @@ class TensorBoard:
     ------
     ImportError
         tensorboardX is not installed.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import fedsarsa as fs
+    >>> board = fs.callbacks.TensorBoard(tempfile.mkdtemp())  # doctest: +SKIP
+    >>> history = fs.FedSARSA().train(fs.paper.fleet(agents=2), callback=board)  # doctest: +SKIP
+    >>> board.close()  # doctest: +SKIP
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -225,6 +233,20 @@ class WeightsAndBiases:
     ------
     TypeError
         ``run`` has no ``log``.
+
+    Examples
+    --------
+    Anything with the ``log`` of a run will do:
+
+    >>> import fedsarsa as fs
+    >>> class Run:
+    ...     steps = []
+    ...     def log(self, metrics, step):
+    ...         self.steps.append(step)
+    >>> writer = fs.callbacks.WeightsAndBiases(Run())  # wandb.init(project="carts") instead of Run()
+    >>> history = fs.FedSARSA().train(fs.paper.fleet(agents=2), steps=30, runs=1, callback=writer)
+    >>> Run.steps
+    [0, 10, 20, 30]
     """
 
     def __init__(self, run: Any) -> None:

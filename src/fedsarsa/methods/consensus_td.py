@@ -52,6 +52,12 @@ class ConsensusTD(Prediction):
         An argument is out of its range; with ``shared``, when it trains, agents have different
         kernels.
 
+    Notes
+    -----
+    With the direction g_i(theta) = phi(s, a) (r + discount phi(s', a')'theta - phi(s, a)'theta) of TD(0),
+
+        theta_i <- Proj(sum_j W_ij theta_j + alpha_t g_i(theta_i))
+
     Examples
     --------
     >>> import fedsarsa as fs

@@ -51,6 +51,13 @@ class FedQ(Setting):
         An argument is out of its range, a step size is 1 or more, or features have several active
         parameters per pair.
 
+    Notes
+    -----
+        Q(s, a) <- Q(s, a) + alpha_t (r + discount max_b Q(s', b) - Q(s, a))
+
+    In worlds that differ it rests where sum_i mu_i(s, a) (T_i Q - Q)(s, a) = 0, with the agents' long-run
+    visits mu_i and Bellman optimality operators T_i.
+
     Examples
     --------
     >>> import fedsarsa as fs
@@ -108,6 +115,16 @@ class FedQ(Setting):
         """The optimal Q of the worlds mixed pair by pair by visits, (S A,), as step sizes vanish.
 
         None for features that are not one-hot.
+
+        Parameters
+        ----------
+        fleet : Fleet
+            The agents' worlds.
+
+        Returns
+        -------
+        (S A,) array or None
+            The point to which training converges, noise apart.
         """
         if not isinstance(self.features, OneHot):
             return None
@@ -115,7 +132,18 @@ class FedQ(Setting):
         return optimal_values(mixture(fleet, visit_shares(fleet, self.behaviour))).ravel()
 
     def policies(self, history: History) -> Floats:
-        """The greedy policies (R, S, A) of the last central parameters."""
+        """The greedy policies (R, S, A) of the last central parameters.
+
+        Parameters
+        ----------
+        history : History
+            What ``train`` returned.
+
+        Returns
+        -------
+        (R, S, A) array
+            Probabilities of actions.
+        """
         return learned_policies(history, self.features, Greedy())
 
     def communication(self, d: int, N: int) -> Communication:  # noqa: ARG002

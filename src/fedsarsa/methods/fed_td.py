@@ -37,6 +37,17 @@ class FedTD(PredictionInRounds):
     independent : bool
         Whether pairs are drawn from stationary distributions, and not along chains.
 
+    Raises
+    ------
+    ValueError, TypeError
+        ``policy`` is no FixedPolicy, or another argument is out of its range.
+
+    Notes
+    -----
+        theta_i <- theta_i + alpha_t phi(s, a) (r + discount phi(s', a')'theta_i - phi(s, a)'theta_i)
+
+    and after K steps theta-bar <- Proj(theta-bar + server_step mean_i (theta_i - theta-bar)).
+
     Examples
     --------
     >>> import fedsarsa as fs

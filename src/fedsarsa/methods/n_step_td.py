@@ -49,6 +49,14 @@ class NStepTD(PredictionInRounds):
         An argument is out of its range, or an agent's behaviour never takes an action that the
         policy takes.
 
+    Notes
+    -----
+    With errors e_l = r_l + discount Q(s_(l+1), a_(l+1)) - Q(s_l, a_l), all at the present parameter,
+
+        theta_i <- theta_i + alpha_t phi(s_t, a_t) sum_(l = t .. t+n-1) discount^(l-t) rho_l e_l
+
+    where rho_l is 1, or with ``behaviour`` the product of pi / behaviour from t to l.
+
     Examples
     --------
     >>> import fedsarsa as fs

@@ -33,6 +33,17 @@ class PFLSA(Prediction):
     independent : bool
         Whether pairs are drawn from stationary distributions, and not along chains.
 
+    Raises
+    ------
+    ValueError, TypeError
+        ``policy`` is no FixedPolicy, or another argument is out of its range.
+
+    Notes
+    -----
+    With the direction g_i of TD(0),
+
+        theta_i <- Proj(theta_i + alpha_t (own g_i(theta_i) + (1 - own) mean_j g_j(theta_j)))
+
     Examples
     --------
     >>> import fedsarsa as fs

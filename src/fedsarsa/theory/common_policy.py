@@ -79,6 +79,12 @@ def best_common_policy(
     ValueError
         ``starts``, ``seed`` or ``most_steps`` is out of its range.
 
+    Notes
+    -----
+    With J_i the discounted return in world i, rho_i the discounted visits and Q_i the values of pi,
+
+        maximise (1/N) sum_i J_i(pi),  slope at (s, a) = (1/N) sum_i rho_i(s) Q_i(s, a)
+
     Examples
     --------
     Two worlds in which the two actions are swapped: the best common policy must mix them.

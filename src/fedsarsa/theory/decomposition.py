@@ -106,6 +106,17 @@ def decompose(
     ValueError
         The history is of another fleet or of other settings, or there is no reference.
 
+    Notes
+    -----
+    With e = theta-bar_t - reference and mean directions g-bar (of the central MDP) and g-bar_i, Lemma
+    ``lem:decomp`` writes the expected change of ||e||^2 in a step as the sum of
+
+        descent          2 alpha e'(g-bar(theta-bar) - g-bar(reference))
+        heterogeneity    2 alpha e'(mean_i g-bar_i(theta-bar) - g-bar(theta-bar) + g-bar(reference))
+        drift            2 alpha e' mean_i (g-bar_i(theta_i) - g-bar_i(theta-bar))
+        markov           2 alpha e' mean_i (g_i(theta_i) - g-bar_i(theta_i)), to leading order
+        variance         alpha^2 E||mean_i g_i||^2
+
     Examples
     --------
     >>> import fedsarsa as fs

@@ -60,6 +60,13 @@ def fixed_point(mdp: FiniteMDP, features: Features, policy: Policy) -> Floats:
     ValueError
         No solution was found (greedy policies often have none); the message says what was tried.
 
+    Notes
+    -----
+    With D the stationary visits of pairs under Gamma(theta), and P the chain of pairs, it is the root of
+    ``eq:bellman``,
+
+        A(theta) theta + b(theta) = 0,  A = Phi'D (discount P - I) Phi,  b = Phi'D r
+
     Examples
     --------
     >>> import fedsarsa as fs
@@ -103,6 +110,12 @@ def federated_point(
     ------
     ValueError
         No root was found; the message says what was tried.
+
+    Notes
+    -----
+    With A_i(theta) and b_i(theta) as in `fixed_point`, of agent i's world,
+
+        sum_i weights_i (A_i(theta) theta + b_i(theta)) = 0
 
     Examples
     --------

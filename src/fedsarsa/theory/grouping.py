@@ -102,6 +102,13 @@ def coalitions(fleet: Fleet, algo: FedSARSA, steps: int, theta0: ArrayLike | Non
     ValueError
         As `personal_weights`.
 
+    Notes
+    -----
+    With means m_j and covariances S_j of independent learners and fixed points theta_*^(i), over all splits
+    of the agents into groups C,
+
+        minimise sum_C sum_(i in C) |mean_(j in C) m_j - theta_*^(i)|^2 + tr(sum_(j in C) S_j) / |C|
+
     Examples
     --------
     >>> import fedsarsa as fs

@@ -41,6 +41,10 @@ def mixture(fleet: Fleet | Sequence[FiniteMDP], weights: ArrayLike) -> FiniteMDP
     ValueError
         ``weights`` have another shape, are negative, or do not sum to one.
 
+    Notes
+    -----
+    P_w(. | s, a) = sum_i w_i(s, a) P_i(. | s, a),  r_w(s, a) = sum_i w_i(s, a) r_i(s, a)
+
     Examples
     --------
     Action 0 is agent 0's, action 1 agent 1's.
@@ -92,6 +96,10 @@ def visit_shares(fleet: Fleet | Sequence[FiniteMDP], behaviour: Behaviour) -> Fl
     ------
     ValueError
         A chain has several recurrent classes, or there is a pair that no agent visits.
+
+    Notes
+    -----
+    w_i(s, a) = mu_i(s, a) / sum_j mu_j(s, a),  mu_i(s, a) = eta_i(s) pi_i(a | s)
 
     Examples
     --------
@@ -154,6 +162,12 @@ def coverage(fleet: Fleet | Sequence[FiniteMDP], behaviour: Behaviour) -> Covera
     ------
     ValueError
         A chain has several recurrent classes, or there is a pair that no agent visits.
+
+    Notes
+    -----
+    With the agents' long-run visits mu_i(s, a),
+
+        mu_min = min_(i,s,a) mu_i,  mu_avg = min_(s,a) mean_i mu_i,  C_het = max_(i,s,a) mu_i / mean_j mu_j
 
     Examples
     --------

@@ -154,6 +154,14 @@ def constants(fleet: Fleet | Sequence[FiniteMDP], algo: FedSARSA, steps: int | N
     TypeError
         The fleet is not one of finite worlds, or the algorithm is not a `FedSARSA`.
 
+    Notes
+    -----
+    Among them (``eq:w``, ``eq:H``, ``eq:sigma``, Theorem ``thm:fix-drift``)
+
+        w = half the smallest eigenvalue of -(A + A') / 2
+        H = R + (1 + discount) G
+        Lambda = R eps_r + H sigma eps_p
+
     Examples
     --------
     >>> import fedsarsa as fs

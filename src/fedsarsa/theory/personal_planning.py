@@ -119,6 +119,12 @@ def personal_plan(
     ValueError
         No agent reaches the target; the message names the least error that one does reach.
 
+    Notes
+    -----
+    For every step size alpha and time t it compares, with the error |A_i w|^2 of `personal_weights`,
+
+        the smallest t with min_w |A_i(alpha, t) w|^2 <= target
+
     Examples
     --------
     >>> import fedsarsa as fs

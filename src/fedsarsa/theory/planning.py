@@ -179,6 +179,12 @@ def plan(
     ValueError
         No setting reaches the target or the gap; the message names the least that one does reach.
 
+    Notes
+    -----
+    Over the settings (N, K, alpha), with the error that `predict` gives after T steps,
+
+        minimise T subject to E||theta-bar_T - reference||^2 <= target, then N T / K
+
     Examples
     --------
     >>> import fedsarsa as fs

@@ -60,6 +60,14 @@ def improvement(
     ValueError
         ``theta`` or ``observation`` have another shape.
 
+    Notes
+    -----
+    On a grid it is the policy over the M candidates. With fresh draws it is the density, for a softmax,
+
+        Gamma_M(a | x) = M u E[w(a) / (w(a) + w(a_2) + ... + w(a_M))],  w = exp(Q(x, .) / temperature),
+
+    with the uniform density u, and a_2 .. a_M uniform.
+
     Examples
     --------
     >>> import numpy as np

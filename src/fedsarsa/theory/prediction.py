@@ -169,6 +169,13 @@ def predict(
         The policy is not smooth, a chain is not ergodic, there are too many parameters, or the step size is
         so large that parameters diverge.
 
+    Notes
+    -----
+    With m_t the mean parameter, V_t its covariance, J the Jacobian of the averaged semi-gradient,
+    M = I + alpha J, and Sigma the noise of a step with its correlation in time,
+
+        mse_t = |m_t - reference|^2 + tr V_t,  V_(t+1) = M V_t M' + (alpha^2 / N) Sigma
+
     Examples
     --------
     >>> import fedsarsa as fs

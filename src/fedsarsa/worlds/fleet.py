@@ -103,7 +103,25 @@ class Fleet(Sequence[FiniteMDP]):
         return max(world.reward_cap for world in self.worlds)
 
     def central(self) -> FiniteMDP:
-        """The central MDP: mean kernel, mean reward and mean start of the agents (Section ``sec:cmdp``)."""
+        """The central MDP: mean kernel, mean reward and mean start of the agents (Section ``sec:cmdp``).
+
+        Returns
+        -------
+        FiniteMDP
+            A world of its own, made anew at every call.
+
+        Notes
+        -----
+        P-bar_a(s, s') = (1/N) sum_i P_a^(i)(s, s'),  r-bar(s, a) = (1/N) sum_i r^(i)(s, a)
+
+        Examples
+        --------
+        >>> import fedsarsa as fs
+        >>> kernels = [[[p, 1 - p], [1 - p, p]] for p in (0.5, 0.7)]
+        >>> worlds = [fs.FiniteMDP([kernel], reward=[0, 1], discount=0.9) for kernel in kernels]
+        >>> fs.Fleet(worlds).central().transition.round(2).tolist()
+        [[[0.6, 0.4], [0.4, 0.6]]]
+        """
         share = np.bincount(self.world_of, minlength=len(self.worlds)) / len(self)
 
         def mean(arrays: Iterable[Floats]) -> Floats:

@@ -64,7 +64,23 @@ class GymWorld:
         self.options = options
 
     def make(self, render_mode: str | None = None) -> Any:
-        """A new environment; whoever makes it closes it."""
+        """A new environment; whoever makes it closes it.
+
+        Parameters
+        ----------
+        render_mode : str, optional
+            As ``gymnasium.make`` takes it; the environment draws nothing unless given.
+
+        Returns
+        -------
+        gymnasium.Env
+            The environment, in its wrappers.
+
+        Raises
+        ------
+        ValueError, TypeError
+            It cannot be made, or what was made is no environment.
+        """
         from fedsarsa.worlds._gymnasium import gymnasium
 
         options = self.options if render_mode is None else self.options | {"render_mode": render_mode}
@@ -89,7 +105,24 @@ class GymWorld:
             close(env)
 
     def make_vector(self, count: int) -> Any:
-        """A vector environment of ``count`` of them, where there is one; whoever makes it closes it."""
+        """A vector environment of ``count`` of them, where there is one; whoever makes it closes it.
+
+        Parameters
+        ----------
+        count : int
+            Environments in it.
+
+        Returns
+        -------
+        gymnasium.vector.VectorEnv
+            The environments behind one ``step``.
+
+        Raises
+        ------
+        ValueError
+            The environment is no registered id, has wrappers, or offers no vector environment that resets
+            in the next step.
+        """
         from fedsarsa.worlds._gymnasium import gymnasium
 
         if not isinstance(self.make_env, str):
@@ -137,9 +170,32 @@ class GymWorld:
             )
 
     def to_finite(self, discount: float = 0.99, ends: str = toy_text.RESTART) -> FiniteMDP:
-        """The finite MDP in the environment's own tables (FrozenLake, CliffWalking, Taxi): see ``tables``.
+        """The finite MDP in the environment's own tables (FrozenLake, CliffWalking, Taxi).
 
         ``ends`` says what follows a termination: "restart", the next episode, or "absorbing", nothing.
+
+        Parameters
+        ----------
+        discount : float
+            Discount factor in (0, 1).
+        ends : {"restart", "absorbing"}
+            What follows a termination: the next episode, or nothing.
+
+        Returns
+        -------
+        FiniteMDP
+            Its states and actions are those of the environment.
+
+        Raises
+        ------
+        ValueError
+            The environment has no tables, or does not follow them.
+
+        Examples
+        --------
+        >>> import fedsarsa as fs
+        >>> fs.GymWorld("FrozenLake-v1").to_finite(discount=0.95)
+        FiniteMDP(states=16, actions=4, discount=0.95)
         """
         return toy_text.finite(self, discount, ends)
 

@@ -49,6 +49,11 @@ def nominal(
     FiniteMDP
         The world of agent 1.
 
+    Raises
+    ------
+    ValueError, TypeError
+        A number is out of its range, or of another kind.
+
     Examples
     --------
     >>> import fedsarsa as fs

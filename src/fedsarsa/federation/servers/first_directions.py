@@ -24,6 +24,17 @@ class FirstDirections(Server):
     radius : float, optional
         Of the ball on which the mean is projected; no projection unless given.
 
+    Raises
+    ------
+    ValueError, TypeError
+        ``radius`` is not positive.
+
+    Notes
+    -----
+    With g_i^0 the direction of agent i's first sample at the round's start, all steps of the round are
+
+        theta_i <- theta_i + alpha_t (g_i(theta_i) + mean_j g_j^0 - g_i^0)
+
     Examples
     --------
     >>> import fedsarsa as fs

@@ -24,6 +24,17 @@ class ImportanceMean(Server):
     radius : float, optional
         Of the ball on which the mean is projected; no projection unless given.
 
+    Raises
+    ------
+    ValueError, TypeError
+        ``radius`` is not positive.
+
+    Notes
+    -----
+    Over the updates of parameter j that agent i has made in the round,
+
+        theta-bar_j = sum_i w_ij theta_ij / sum_i w_ij,  w_ij = product of 1 / (1 - alpha_t)
+
     Examples
     --------
     >>> import fedsarsa as fs

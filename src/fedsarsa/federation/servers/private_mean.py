@@ -33,6 +33,12 @@ class PrivateMean(Server):
     ValueError, TypeError
         ``clip``, ``noise`` or ``radius`` is not positive.
 
+    Notes
+    -----
+    With the change of agent i, D_i = theta_i - theta-bar, and z standard normal,
+
+        theta-bar <- Proj(theta-bar + (1/n) sum_i D_i min(1, clip / ||D_i||) + (noise clip / n) z)
+
     Examples
     --------
     >>> import fedsarsa as fs
@@ -53,7 +59,18 @@ class PrivateMean(Server):
         object.__setattr__(self, "noise", _checks.positive("noise", self.noise))
 
     def deviation(self, agents: int) -> float:
-        """Standard deviation of the noise in every parameter of the mean of so many agents."""
+        """Standard deviation of the noise in every parameter of the mean of so many agents.
+
+        Parameters
+        ----------
+        agents : int
+            n, the agents that took part.
+
+        Returns
+        -------
+        float
+            noise clip / n.
+        """
         return self.noise * self.clip / agents
 
     def combine(

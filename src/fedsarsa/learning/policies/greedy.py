@@ -61,6 +61,12 @@ class Greedy(Tied):
     ValueError
         ``ties`` is neither.
 
+    Notes
+    -----
+    With ``ties="share"`` and B(s) the set of the best actions,
+
+        pi(a | s) = 1 / |B(s)| if a is in B(s), else 0,  B(s) = argmax_a Q(s, a)
+
     Examples
     --------
     >>> import numpy as np
@@ -76,7 +82,22 @@ class Greedy(Tied):
         _checks.choice("ties", self.ties, TIES)
 
     def probabilities(self, values: Floats, state: State = ALL, classes: Classes = None) -> Floats:  # noqa: ARG002
-        """pi(. | s) for ``values`` (A,) of one state, or all of them for (S, A)."""
+        """pi(. | s) for ``values`` (A,) of one state, or all of them for (S, A).
+
+        Parameters
+        ----------
+        values : (A,) or (S, A) array
+            Q(s, .) of one state, or of all of them.
+        state : int or slice
+            The state's number, where a policy depends on it; all of them unless given.
+        classes : (A,) array of int, optional
+            Actions with the same number have the same features in every state; no two have unless given.
+
+        Returns
+        -------
+        array of the shape of ``values``
+            pi(. | s), which sums to one along the last axis.
+        """
         best = values == values.max(axis=-1, keepdims=True)
         if self.ties == FIRST:
             kinds = np.arange(values.shape[-1]) if classes is None else classes

@@ -138,7 +138,23 @@ class ControlWorld(ABC):
         return picture
 
     def to_gymnasium(self, render_mode: str | None = None) -> "gymnasium.Env[Any, Any]":
-        """The world as a Gymnasium environment: the same physics, in float64."""
+        """The world as a Gymnasium environment: the same physics, in float64.
+
+        Parameters
+        ----------
+        render_mode : {None, "rgb_array"}
+            Whether ``render`` draws pictures.
+
+        Returns
+        -------
+        gymnasium.Env
+            Its observations are not clipped.
+
+        Raises
+        ------
+        ValueError
+            ``render_mode`` is another one, or the world has no picture.
+        """
         from fedsarsa.worlds.control.environment import ControlEnvironment
 
         return ControlEnvironment(self, render_mode)
