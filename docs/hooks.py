@@ -23,11 +23,11 @@ from typer.main import get_command
 import fedsarsa as fs
 from fedsarsa.cli import app
 from fedsarsa.experiments import config, config_errors
+from fedsarsa.experiments.paper_labels import in_print, printed
 from fedsarsa.experiments.reproduction.claim import CLASSES
 from fedsarsa.experiments.statistics import Estimate
 
 CLAIMS = Path(__file__).parent / "claims.csv"
-LABELS = Path(__file__).parent / "labels.csv"
 PAPER = "https://arxiv.org/abs/2401.15273"
 
 
@@ -45,7 +45,7 @@ def _claim(row: dict[str, str]) -> str:
     measured = Estimate(value, float(row["low"] or value), float(row["high"] or value))
     figure = f'<a href="#{row["figure"]}">{row["figure"]}</a>' if row["figure"] else ""
     return (
-        f"<tr><td>{escape(row['claim'])}<small>{escape(row['where'])}</small></td>"
+        f"<tr><td>{escape(row['claim'])}<small>{in_print(escape(row['where']), _code)}</small></td>"
         f"<td>{escape(row['quantity'])}<small>{escape(row['detail'])}</small></td>"
         f"<td>{escape(str(measured))}</td>"
         f'<td class="{CLASSES[row["verdict"]]}">{escape(row["verdict"])}</td><td>{figure}</td></tr>'
@@ -187,22 +187,25 @@ def on_page_content(html: str, **_: Any) -> str:
     return re.sub(r'<div class="arithmatex">\\\[(.*?)\\\]</div>', _block, html, flags=re.DOTALL)
 
 
-def _labels() -> dict[str, tuple[str, str]]:
-    """The paper's labels that we cite: what each names, and its number."""
-    with LABELS.open(newline="", encoding="utf-8") as file:
-        return {row["label"]: (row["kind"], row["number"]) for row in csv.DictReader(file)}
-
-
-_PRINTED = _labels()
-_WITH_KIND = rf"([A-Z]\w+ )?<code>({'|'.join(_PRINTED)})</code>"
+_WITH_KIND = rf"([A-Z]\w+ )?<code>({'|'.join(printed())})</code>"
 
 
 def _numbered(found: re.Match[str]) -> str:
     """A label with its number, linked to the paper; "Theorem thm" does not say "Theorem" twice."""
     before, label = found[1] or "", found[2]
-    kind, number = _PRINTED[label]
-    before = "" if before.strip() in {kind, "Section"} else before
-    return f'{before}<a href="{PAPER}">{kind} {number}</a> <code>{label}</code>'
+    name = printed()[label]
+    before = "" if before.strip() in {name.split()[0], "Section"} else before
+    return f"{before}{_linked(label, name)}"
+
+
+def _code(label: str, name: str) -> str:  # noqa: ARG001
+    """A label as a page has it, for `_numbered`."""
+    return f"<code>{label}</code>"
+
+
+def _linked(label: str, name: str) -> str:
+    """What a label is in print, linked to the paper, and the label."""
+    return f'<a href="{PAPER}">{name}</a> <code>{label}</code>'
 
 
 def _inline(found: re.Match[str]) -> str:
