@@ -1,8 +1,8 @@
 """What the site says in numbers and options is made when it is built, so that it cannot go stale.
 
 A page asks for it with a comment: ``<!-- claims -->``, ``<!-- options -->``, ``<!-- keys -->``,
-``<!-- commands -->``. Formulas become MathML, which browsers show without a script. Labels of the paper's
-source, such as ``eq:w``, get the number that is printed there.
+``<!-- commands -->``, ``<!-- notebooks -->``. Formulas become MathML, which browsers show without a script.
+Labels of the paper's source, such as ``eq:w``, come with what they are in print.
 """
 
 import csv
@@ -28,6 +28,9 @@ from fedsarsa.experiments.reproduction.claim import CLASSES
 from fedsarsa.experiments.statistics import Estimate
 
 CLAIMS = Path(__file__).parent / "claims.csv"
+NOTEBOOKS = [
+    CLAIMS.parent.parent / f"examples/notebooks/{name}.ipynb" for name in ("own-fleet", "gymnasium-fleet")
+]
 PAPER = "https://arxiv.org/abs/2401.15273"
 
 
@@ -163,7 +166,22 @@ def _flag(parameter: click.Parameter) -> bool:
     return bool(getattr(parameter, "is_flag", False))
 
 
+def notebooks() -> str:
+    """The text and the code of the example notebooks, each under a heading of its own."""
+    return "\n\n".join(
+        _cell(cell) for path in NOTEBOOKS for cell in json.loads(path.read_text("utf-8"))["cells"]
+    )
+
+
+def _cell(cell: dict[str, Any]) -> str:
+    source = "".join(cell["source"])
+    if cell["cell_type"] == "code":
+        return f"```python\n{source}\n```"
+    return re.sub("^#", "##", source)
+
+
 MADE: dict[str, Callable[[], str]] = {
+    "notebooks": notebooks,
     "claims": claims,
     "options": options,
     "keys": keys,
