@@ -143,7 +143,7 @@ def _settle_token(address: str) -> None:
 
 
 def check_version(wanted: str) -> None:
-    """On a worker: refuse to work for another version of fedsarsa."""
+    """On a worker: do not work for another version of fedsarsa."""
     if wanted != __version__:
         raise ValueError(
             f"ray: expected fedsarsa {wanted} on every machine of the cluster, got {__version__} on "

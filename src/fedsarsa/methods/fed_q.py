@@ -85,8 +85,8 @@ class FedQ(Setting):
         first = step_sizes_at(schedules(self.step_size), np.zeros(1, np.int64)).max()
         if first >= 1:
             raise ValueError(
-                "step_size must be below 1, where a step forgets nothing but what it corrects and weights "
-                f"(1 - alpha)^-n are finite, got {first}; FedSARSA with target 'max' takes larger ones"
+                "step_size must be below 1, as weights (1 - alpha)^-n are infinite at 1 and change sign "
+                f"beyond, got {first}; FedSARSA with target 'max' takes larger ones"
             )
         self.algorithm()
 
