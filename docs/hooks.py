@@ -2,7 +2,7 @@
 
 A page asks for it with a comment, such as ``<!-- claims -->`` or ``<!-- options -->``: the keys of `MADE`.
 Formulas become MathML, which browsers show without a script. Labels of the paper's source, such as ``eq:w``,
-get the number that is printed there.
+come with what they are in print.
 """
 
 import csv
@@ -25,6 +25,7 @@ from fedsarsa.cli import app
 from fedsarsa.experiments import config, config_errors
 from fedsarsa.experiments.leaderboard import fleets, report, tables
 from fedsarsa.experiments.leaderboard.entries import BLOCKS, CONTROL, PREDICTION
+from fedsarsa.experiments.paper_labels import in_print, printed
 from fedsarsa.experiments.reproduction.claim import CLASSES
 from fedsarsa.experiments.statistics import Estimate
 
@@ -32,7 +33,9 @@ CLAIMS = Path(__file__).parent / "claims.csv"
 LEADING = {tables.MEAN, tables.TO_AGENTS}
 BOARDS = Path(__file__).parent / "leaderboard.csv"
 PERCENT = 0.01
-LABELS = Path(__file__).parent / "labels.csv"
+NOTEBOOKS = [
+    CLAIMS.parent.parent / f"examples/notebooks/{name}.ipynb" for name in ("own-fleet", "gymnasium-fleet")
+]
 PAPER = "https://arxiv.org/abs/2401.15273"
 
 
@@ -50,7 +53,7 @@ def _claim(row: dict[str, str]) -> str:
     measured = Estimate(value, float(row["low"] or value), float(row["high"] or value))
     figure = f'<a href="#{row["figure"]}">{row["figure"]}</a>' if row["figure"] else ""
     return (
-        f"<tr><td>{escape(row['claim'])}<small>{escape(row['where'])}</small></td>"
+        f"<tr><td>{escape(row['claim'])}<small>{in_print(escape(row['where']), _code)}</small></td>"
         f"<td>{escape(row['quantity'])}<small>{escape(row['detail'])}</small></td>"
         f"<td>{escape(str(measured))}</td>"
         f'<td class="{CLASSES[row["verdict"]]}">{escape(row["verdict"])}</td><td>{figure}</td></tr>'
@@ -203,7 +206,22 @@ def fleets_of(name: str) -> str:
     )
 
 
+def notebooks() -> str:
+    """The text and the code of the example notebooks, each under a heading of its own."""
+    return "\n\n".join(
+        _cell(cell) for path in NOTEBOOKS for cell in json.loads(path.read_text("utf-8"))["cells"]
+    )
+
+
+def _cell(cell: dict[str, Any]) -> str:
+    source = "".join(cell["source"])
+    if cell["cell_type"] == "code":
+        return f"```python\n{source}\n```"
+    return re.sub("^#", "##", source)
+
+
 MADE: dict[str, Callable[[], str]] = {
+    "notebooks": notebooks,
     "claims": claims,
     "options": options,
     "keys": keys,
@@ -233,22 +251,25 @@ def on_page_content(html: str, **_: Any) -> str:
     return re.sub(r'<div class="arithmatex">\\\[(.*?)\\\]</div>', _block, html, flags=re.DOTALL)
 
 
-def _labels() -> dict[str, tuple[str, str]]:
-    """The paper's labels that we cite: what each names, and its number."""
-    with LABELS.open(newline="", encoding="utf-8") as file:
-        return {row["label"]: (row["kind"], row["number"]) for row in csv.DictReader(file)}
-
-
-_PRINTED = _labels()
-_WITH_KIND = rf"([A-Z]\w+ )?<code>({'|'.join(_PRINTED)})</code>"
+_WITH_KIND = rf"([A-Z]\w+ )?<code>({'|'.join(printed())})</code>"
 
 
 def _numbered(found: re.Match[str]) -> str:
     """A label with its number, linked to the paper; "Theorem thm" does not say "Theorem" twice."""
     before, label = found[1] or "", found[2]
-    kind, number = _PRINTED[label]
-    before = "" if before.strip() in {kind, "Section"} else before
-    return f'{before}<a href="{PAPER}">{kind} {number}</a> <code>{label}</code>'
+    name = printed()[label]
+    before = "" if before.strip() in {name.split()[0], "Section"} else before
+    return f"{before}{_linked(label, name)}"
+
+
+def _code(label: str, name: str) -> str:  # noqa: ARG001
+    """A label as a page has it, for `_numbered`."""
+    return f"<code>{label}</code>"
+
+
+def _linked(label: str, name: str) -> str:
+    """What a label is in print, linked to the paper, and the label."""
+    return f'<a href="{PAPER}">{name}</a> <code>{label}</code>'
 
 
 def _inline(found: re.Match[str]) -> str:

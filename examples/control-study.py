@@ -3,9 +3,9 @@
     python examples/control-study.py --docs docs
 
 Sixteen agents are trained alone, in four groups of four, together, and together with 48 more, for five
-levels of heterogeneity; then each goes on alone from what the sixteen learned (personalisation). Whatever the
-group, returns are those of the same sixteen agents. A seed draws the agents' physics and all random numbers;
-intervals are over seeds, and differences are taken seed by seed.
+levels of heterogeneity; then each trains on alone from what the sixteen learned (personalisation). Whatever
+the group, returns are those of the same sixteen agents. A seed draws the agents' physics and all random
+numbers; intervals are over seeds, and differences are taken seed by seed.
 """
 
 import argparse
@@ -45,7 +45,7 @@ def curve(histories):
 
 
 def study(name, level, seed, steps):
-    """Curves (run, t) by N, and greedy returns (run, agent) by N and way of going on, of one seed."""
+    """Curves (run, t) by N, and greedy returns (run, agent) by N and way of continuing, of one seed."""
     settings = config.load(HERE / f"{name}.toml")
     section = settings.fleet.model_copy(update={"spread": level, "agents": max(SIZES), "seed": seed})
     everyone, together = section.build(HERE), settings.algorithm.build()

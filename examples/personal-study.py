@@ -5,7 +5,7 @@
 The sixteen carts, cars and acrobots of examples/control-study.py learn alone, together, in four coalitions of
 similar physics, and with personal mixtures. A seed draws the agents' physics and all random numbers;
 intervals are over seeds, and differences are taken seed by seed. Every cell is kept in a folder, so an
-interrupted study goes on where it was; ``--table`` draws what is there.
+interrupted study resumes where it was; ``--table`` draws what is there.
 """
 
 import argparse

@@ -244,7 +244,7 @@ def main():
                 print(f"{minutes:5.1f} min: round {soak.made.rounds()}; {done}; {said}", flush=True)
             last = soak.made.rounds()
             soak.pause(arguments.every)
-            soak.made.wait(lambda: soak.mend() or soak.made.rounds() > last)  # it goes on after all of that
+            soak.made.wait(lambda: soak.mend() or soak.made.rounds() > last)  # it continues after all of that
             soak.made.processes.started["server"].terminate()
             soak.made.processes.started["server"].wait(60)
         assert left_running(home) == []

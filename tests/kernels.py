@@ -19,7 +19,7 @@ def finite():
 
 
 def general():
-    """The one step, in control worlds, finite ones and environments of Gymnasium, and rollouts."""
+    """The one step, in control worlds, finite ones and Gymnasium environments, and rollouts."""
     carts = fs.control.fleet("CartPole", 2)
     algo = fs.FedSARSA(fs.TileCoding(2, 2, carts.bounds), fs.Softmax(1.0), 0.1, 5)
     history = algo.train(carts, 20, runs=1)

@@ -131,6 +131,8 @@ def test_pages_are_whole_and_load_nothing_from_elsewhere(site):
         missing = set(re.findall(r'href="#([^"]+)"', text)) - set(re.findall(r'id="([^"]+)"', text))
         assert not missing, f"{page.name} links to places that it does not have: {missing}"
         assert not re.search(r"<!-- [a-z ]+ -->", text), f"{page.name}: left empty"
+        untypeset = re.findall(r"arithmatex|<m[ion][^>]*>\\\w+", text)
+        assert not untypeset, f"{page.name}: formulas that are not typeset: {untypeset[:3]}"
 
 
 @pytest.mark.slow

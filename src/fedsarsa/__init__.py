@@ -6,7 +6,7 @@ from typing import Any
 from fedsarsa._version import __version__
 
 # Where the public names live; a name that is its module's own is the module. Each is imported when it is
-# first asked for, so that commands which need little start at once. ``__init__.pyi`` tells type checkers.
+# first asked for, so that commands which need little start at once. ``__init__.pyi`` is for type checkers.
 _PLACES = {
     "ConstantStep": "fedsarsa.learning.step_sizes",
     "EpsilonGreedy": "fedsarsa.learning.policies",

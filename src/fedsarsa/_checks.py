@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 Floats = NDArray[np.float64]
 T = TypeVar("T")
 
-# Bytes of memory, where the system tells.
+# Bytes of memory, where the system reports it.
 MEMORY = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else math.inf
 # How far a distribution's sum may be from one before it is taken for a mistake.
 SUM_TOLERANCE = 1e-9
@@ -40,7 +40,7 @@ def integer(name: str, value: SupportsIndex, least: int, most: int | None = None
 
 
 def fits(name: str, value: object, needed: int, what: str) -> None:
-    """Refuse a ``value`` for which ``what`` would take more bytes than this machine has."""
+    """Reject a ``value`` for which ``what`` would take more bytes than this machine has."""
     if needed > MEMORY:
         raise ValueError(
             f"{name} must leave {what} that fit into the {MEMORY / 2**30:.1f} GiB of this machine, "

@@ -92,7 +92,7 @@ def write_patiently(save: Callable[[], None], say: Callable[[str], None]) -> Non
                 if not told:
                     say(
                         f"{error.filename}: cannot be written ({error.strerror}); make room there; the "
-                        f"result is kept in memory and tried again every {AGAIN:g} s, until Ctrl-C"
+                        f"result is kept in memory and retried every {AGAIN:g} s, until Ctrl-C"
                     )
                 told = True
             if pressed.wait(AGAIN):

@@ -246,7 +246,7 @@ class _AddressCall(Piece):
         return numba.njit(**OPTIONS)(lambda address, inputs, outputs: call(address, inputs, outputs))
 
     def compiled_for(self, build: DeviceBuild) -> Any:  # noqa: ARG002
-        """Nothing: engines refuse such functions where there is a GPU."""
+        """Nothing: engines reject such functions where there is a GPU."""
         from numba import cuda
 
         return cuda.jit(lambda *_: None, device=True)

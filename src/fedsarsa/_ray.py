@@ -37,7 +37,7 @@ read -r line && exit
 grep -qs "Terminate the process" "$0"/python-core-driver-*_"$1".log || exit
 shift
 echo "fedsarsa: Ray's raylet on this machine was killed, perhaps for memory, and Ray ended this program." \
-    "What was stored is there, and the same command goes on." >&2
+    "What was stored is there, and the same command resumes." >&2
 for process in "$@"; do
     grep -qi ray "/proc/$process/cmdline" 2>/dev/null && kill -9 "$process"
 done
@@ -143,7 +143,7 @@ def _settle_token(address: str) -> None:
 
 
 def check_version(wanted: str) -> None:
-    """On a worker: refuse to work for another version of fedsarsa."""
+    """On a worker: do not work for another version of fedsarsa."""
     if wanted != __version__:
         raise ValueError(
             f"ray: expected fedsarsa {wanted} on every machine of the cluster, got {__version__} on "

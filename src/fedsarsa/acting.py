@@ -3,6 +3,8 @@
 It is one small file on disk: arrays, and a JSON object that says what they are. Nothing in it is executed.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, fields
@@ -47,6 +49,12 @@ class Policy:
     drawn : (low, high) or None
         Between which numbers actions are drawn afresh, where they are not fixed ones.
 
+    Notes
+    -----
+    At an observation x an action is drawn from
+
+        pi(. | x) = Gamma(Q(x, .)),  Q(x, a) = phi(x, a)'theta
+
     Examples
     --------
     >>> import fedsarsa as fs
@@ -65,7 +73,7 @@ class Policy:
     drawn: Floats | None = None
 
     @classmethod
-    def of(cls, fleet: Any, algo: Any, theta: ArrayLike, greedy: bool = False) -> "Policy":
+    def of(cls, fleet: Any, algo: Any, theta: ArrayLike, greedy: bool = False) -> Policy:
         """The policy of a learned parameter.
 
         Parameters
@@ -88,6 +96,14 @@ class Policy:
         ------
         ValueError
             ``theta`` is not of the size that the features have in these worlds.
+
+        Examples
+        --------
+        >>> import fedsarsa as fs
+        >>> fleet, algo = fs.paper.fleet(agents=2, states=4, actions=3), fs.FedSARSA(fs.OneHot(), fs.Greedy())
+        >>> theta = algo.train(fleet, steps=50, runs=1).final[0]
+        >>> fs.Policy.of(fleet, algo, theta)
+        Policy(d = 12, 3 actions, Greedy())
         """
         from fedsarsa.federation.spaces import any_fleet
 
@@ -95,7 +111,7 @@ class Policy:
         return cls.for_problem(problem, theta, policies.greedy_as(algo.policy) if greedy else algo.policy)
 
     @classmethod
-    def for_problem(cls, problem: Problem, theta: ArrayLike, improvement: Improvement) -> "Policy":
+    def for_problem(cls, problem: Problem, theta: ArrayLike, improvement: Improvement) -> Policy:
         """The policy of a parameter in the worlds of a problem; at the end of its schedule, if it has one."""
         dim, fleet = problem.features.dim, problem.fleet
         given = _checks.labelled("theta", theta, [("d",)])
@@ -134,6 +150,14 @@ class Policy:
         ------
         ValueError
             The observation is not of the kind that the policy has learned with.
+
+        Examples
+        --------
+        >>> import fedsarsa as fs
+        >>> fleet, algo = fs.paper.fleet(agents=2, states=4, actions=3), fs.FedSARSA(fs.OneHot(), fs.Greedy())
+        >>> theta = algo.train(fleet, steps=50, runs=1).final[0]
+        >>> fs.Policy.of(fleet, algo, theta).values(2).shape
+        (3,)
         """
         numbers = (
             self.numbers
@@ -161,6 +185,13 @@ class Policy:
         ------
         ValueError
             The observation is not of the kind that the policy has learned with.
+
+        Examples
+        --------
+        >>> import fedsarsa as fs
+        >>> algo = fs.FedSARSA(fs.OneHot(), fs.Greedy())
+        >>> fs.Policy.of(fs.paper.fleet(2, states=2, actions=2), algo, [0.0, 1.0, 0.0, 0.0]).act(0)
+        1
         """
         chosen, number = self.choose(observation, np.random.default_rng(rng))
         one = self.actions[chosen]
@@ -207,13 +238,23 @@ class Policy:
         ------
         OSError
             It cannot be written.
+
+        Examples
+        --------
+        >>> import tempfile, pathlib
+        >>> import fedsarsa as fs
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "policy.npz"
+        >>> algo = fs.FedSARSA(fs.OneHot(), fs.Greedy())
+        >>> fs.Policy.of(fs.paper.fleet(2, states=2, actions=2), algo, [0.0, 1.0, 0.0, 0.0]).save(path)
+        >>> fs.Policy.load(path).act(0)
+        1
         """
         arrays: _npz.Arrays = {}
         about = {name: _told(getattr(self, name), name, arrays) for name in _names(type(self))}
         _npz.save(Path(path), KIND, {"format": 1, "policy": about}, arrays)
 
     @classmethod
-    def load(cls, path: str | Path, function: Callable[[Floats], ArrayLike] | None = None) -> "Policy":
+    def load(cls, path: str | Path, function: Callable[[Floats], ArrayLike] | None = None) -> Policy:
         """Read a policy that ``save`` wrote. It needs no fleet, and no compiler.
 
         Parameters
@@ -224,12 +265,21 @@ class Policy:
             The features, where they are a function of your own: code is not saved. It must give what it gave
             when the policy was saved.
 
+        Returns
+        -------
+        Policy
+            What acts as the saved one did.
+
         Raises
         ------
         FileNotFoundError
             There is none.
         ValueError
             It is damaged, is something else, or has features of another function.
+
+        Examples
+        --------
+        See `save`.
         """
         path = Path(path)
         if not path.is_file():

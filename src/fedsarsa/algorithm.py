@@ -1,5 +1,7 @@
 """FedSARSA: the settings of Algorithm ``alg``, and its training."""
 
+from __future__ import annotations
+
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
@@ -29,7 +31,7 @@ from fedsarsa.learning.features import FeatureMap, Features, ModuloFeatures
 from fedsarsa.learning.policies import FixedPolicy, Policy, Softmax
 from fedsarsa.learning.schedules import stage_of
 from fedsarsa.learning.step_sizes import StepSize
-from fedsarsa.learning.targets import ACCUMULATING, SAMPLED, Step, behaviours
+from fedsarsa.learning.targets import ACCUMULATING, SAMPLED, Behaviour, Step, behaviours
 from fedsarsa.worlds.finite import FiniteMDP
 from fedsarsa.worlds.fleet import Fleet
 
@@ -61,32 +63,34 @@ class FedSARSA:
         G-bar, the radius of the ball on which the server projects; None: no projection.
     weights : (N,) array or None
         The server's weights, which sum to one; 1/N unless given.
-    server : Mean, Median, TrimmedMean or Krum of ``fs.servers``, optional
-        How the agents' parameters become the start of the next round; ``Mean(weights, radius)`` unless given,
-        and then ``radius`` and ``weights`` are its own.
+    server : a rule of ``fs.servers``, optional
+        How the agents' parameters become the start of the next round: Mean, Median, TrimmedMean, Krum,
+        Personal, PrivateMean, ServerStep, ControlVariates, FirstDirections, MeanDirection, SharedDirections,
+        ImportanceMean or Consensus. ``Mean(weights, radius)`` unless given; with another rule, ``radius`` is
+        an argument of that rule.
     redraw_actions : bool
         Draw the executed action anew at every step, as the authors' released program does, instead of
         executing the action of the last target (Algorithm ``alg``). The mean path is the same.
     actions : GridActions or RandomActions, optional
         Which actions the policy chooses from, in worlds whose actions are numbers.
     target : {"sampled", "expected", "max"}
-        What the step aims at after the reward: Q(s', a') (SARSA), the policy's mean of Q(s', .) (expected
-        SARSA), or its largest value (Q-learning).
+        What the reward is added to in the target: Q(s', a') (SARSA), the mean of Q(s', .) under the policy
+        (expected SARSA), or its maximum (Q-learning).
     behaviour : FixedPolicy, or a list with one per agent, optional
-        Who acts, where that is not the policy that is learned.
+        The policy that acts, where it is not the one that is learned.
     trace_decay : float
         lambda of the eligibility traces; 0 is Algorithm ``alg``. Traces stay with their agent when the server
         averages, and end with the episode.
     traces : {"accumulating", "replacing"}
         What a feature's trace becomes when the feature is active again.
     step_per_feature : bool
-        Divide step sizes by the number of active features. (TileCoding has norm 1 already.)
+        Divide step sizes by the number of active features. (TileCoding already has norm 1.)
     initial_value : float
-        Q everywhere before the first step; above all returns, it makes agents explore. ``theta0`` takes its
-        place.
+        Q everywhere before the first step; a value above all returns makes agents explore. ``theta0``
+        overrides it.
     participation : float
-        The share of the agents that every round asks, chosen at random, as a deployment's ``fraction``. The
-        others' worlds stand still meanwhile.
+        Share of the agents that take part in a round, chosen at random, as a deployment's ``fraction``. The
+        worlds of the others do not move.
     faults : Faults, optional
         Agents that drop out, are late or lie, as in a deployment.
 
@@ -94,6 +98,16 @@ class FedSARSA:
     ------
     ValueError, TypeError
         An argument is out of its range, or of another kind.
+
+    Notes
+    -----
+    Every agent i holds a pair (s, a) and its parameter theta_i. A step draws r and s' from its world and a'
+    from the policy Gamma(theta_i)(. | s'), and moves (``eq:g``)
+
+        theta_i <- theta_i + alpha_t phi(s, a) (r + discount phi(s', a')'theta_i - phi(s, a)'theta_i)
+
+    Every K steps the server sets all theta_i to Proj(sum_i weights_i theta_i), the projection being on the
+    ball of ``radius``.
 
     Examples
     --------
@@ -111,7 +125,7 @@ class FedSARSA:
     redraw_actions: bool = False
     actions: Candidates | None = None
     target: str = SAMPLED
-    behaviour: FixedPolicy | Sequence[FixedPolicy] | None = None
+    behaviour: Behaviour | None = None
     trace_decay: float = 0.0
     traces: str = ACCUMULATING
     step_per_feature: bool = False
@@ -173,7 +187,7 @@ class FedSARSA:
 
         Parameters
         ----------
-        fleet : Fleet or sequence of FiniteMDP
+        fleet : Fleet, ControlFleet, GymFleet or sequence of FiniteMDP
             The agents' worlds.
         steps : int
             T, steps per agent.
@@ -182,28 +196,28 @@ class FedSARSA:
         seed : int
             With run and agent number it decides every random number, whatever the engine.
         engine : {"auto", "cpu", "cuda", "gym", "ray", "reference"}
-            ``reference`` is the specification; ``cpu`` gives the same numbers, compiled; ``cuda`` too, on an
-            NVIDIA GPU; ``ray`` too, on a cluster (see ``engines.ray``); ``gym`` steps environments of
-            Gymnasium. ``auto`` takes ``cpu`` or ``gym``, and ``cuda`` for trainings that take a GPU seconds
-            and processors minutes.
+            ``reference`` is the specification. ``cpu`` gives the same numbers, compiled; so do ``cuda`` on an
+            NVIDIA GPU and ``ray`` on a cluster (see ``engines.ray``). ``gym`` steps Gymnasium environments.
+            ``auto`` takes ``cpu`` or ``gym``, and ``cuda`` for trainings that take a GPU seconds and
+            processors minutes.
         theta0 : (d,), (N, d) or (runs, N, d) array, or ``history.final``, optional
             Where to start, 0 unless given: a federated parameter, to personalise it alone. A labelled array
             (run, d), such as ``history.final``, has a start for every run.
         threads : int, optional
             All cores unless given. The result does not depend on it.
         progress : bool or function
-            Show a progress bar, or call a function with the number of steps done, now and then.
+            Show a progress bar, or call a function with the number of steps done from time to time.
         record_every : int
-            Record every so many synchronisations.
+            Record every n-th synchronisation.
         checkpoint : path, optional
-            Save here what is done, every minute, on Ctrl-C and in the end, and go on from here if the file
-            exists. With more ``steps`` than before, that extends a training.
+            Save the training to this file every minute, on Ctrl-C and at the end. If it exists, training
+            resumes from it; with more ``steps`` than before, that extends the training.
         callback : function, or a list of them, optional
-            Called with an event for every record (see ``fs.callbacks``), by which it can stop the training. A
-            fast engine calls it a moment later, with what was so at t.
+            Called with an event for every record (see ``fs.callbacks``); ``event.stop()`` ends the training.
+            A fast engine calls it with a short delay; the event holds the numbers of its own t.
         precision : {"float64", "float32"}
-            ``float32`` is faster, for engine ``cuda`` in finite worlds: the same in the mean, not number by
-            number.
+            ``float32`` takes half the memory, on engine ``cuda`` in finite worlds. It gives the same means
+            over runs, but not the same numbers, and is not faster.
 
         Returns
         -------
@@ -395,7 +409,29 @@ class FedSARSA:
     @overload
     def feature_map(self, world: AnyFleet | Sequence[FiniteMDP]) -> FeatureMap | BoxMap: ...
     def feature_map(self, world: AnyFleet | Sequence[FiniteMDP] | FiniteMDP) -> FeatureMap | BoxMap:
-        """The features on a fleet of any kind, or on a finite world; also checks that the policy fits it."""
+        """The features on a fleet of any kind, or on a finite world; also checks that the policy fits it.
+
+        Parameters
+        ----------
+        world : Fleet, ControlFleet, GymFleet, FiniteMDP or sequence of FiniteMDP
+            Where the features are to be used.
+
+        Returns
+        -------
+        Aggregation, DenseTable or BoxMap
+            phi(s, a), as engines read it; ``dim`` is the number of parameters d.
+
+        Raises
+        ------
+        ValueError, TypeError
+            The features, the policy or ``actions`` do not fit these worlds.
+
+        Examples
+        --------
+        >>> import fedsarsa as fs
+        >>> fs.FedSARSA().feature_map(fs.paper.fleet(agents=2)).dim
+        25
+        """
         if not isinstance(world, Sequence):  # one world with numbered states, which may be elsewhere
             return finite_features(self.features, self._fixed, self.actions, world)  # type: ignore[arg-type]
         phi: FeatureMap | BoxMap = spaces(self.features, self._fixed, self.actions, any_fleet(world))[
@@ -454,7 +490,7 @@ def plain(algo: Any, sampled: bool = False) -> FedSARSA:
         raise ValueError(f"faults must be None here, as no theory follows them, got {algo.faults!r}")
     if algo.server is not None and not (sampled and isinstance(algo.server, servers.PrivateMean)):
         raise ValueError(
-            f"server must be the mean here, of which alone the theory speaks, got {algo.server!r}"
+            f"server must be the mean here, the only rule the theory covers, got {algo.server!r}"
         )
     for name in algo.step().beyond:
         expected, given = getattr(FedSARSA, name), getattr(algo, name)
@@ -505,8 +541,8 @@ def train_together(
 ) -> Iterator[tuple[int, History]]:
     """Train side by side what ``engine`` can train so; the places and histories of those that are done.
 
-    Places that never come have to be trained one by one. ``report`` is told how many agent-steps were taken
-    since it was told last. After Ctrl-C, the ``checkpoints`` of those that were begun are there.
+    Places that never come have to be trained one by one. ``report`` gets how many agent-steps were taken
+    since it was last called. After Ctrl-C, the ``checkpoints`` of those that were begun are there.
     """
     problems = [one.problem for one in prepared]
     for batch in engines.batches(engine, problems, precision, record_every):

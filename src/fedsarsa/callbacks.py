@@ -21,19 +21,19 @@ LATER = ("return", "length", "reward")  # metrics that are there when episodes, 
 
 
 class EarlyStopping:
-    """Stop when a metric has not improved for a while, or is good enough.
+    """Stop when a metric has stopped improving, or is good enough.
 
     Parameters
     ----------
     metric : str
-        Its name in ``event.metrics``; records without it do not count.
+        The metric's name in ``event.metrics``; records without it do not count.
     patience : int
-        Records without an improvement after which the training stops. A metric that was in none of so many is
-        an error; ``return``, ``length`` and ``reward`` have a tenth of the training to come.
+        Stop after so many records without an improvement. A metric that was in none of so many is an error;
+        ``return``, ``length`` and ``reward`` have a tenth of the training to come.
     mode : {"max", "min"}
-        Whether more is better, or less.
+        Whether larger or smaller values are better.
     least : float
-        What counts as an improvement.
+        The smallest change that counts as an improvement.
     enough : float, optional
         Stop as soon as the metric is as good as this.
 
@@ -166,7 +166,7 @@ class JSONLines:
     Parameters
     ----------
     path : str or Path
-        Where to. A training that begins replaces the file; one that goes on from a checkpoint adds to it.
+        Where to. A training that begins replaces the file; one that resumes from a checkpoint appends to it.
 
     Raises
     ------
@@ -207,6 +207,14 @@ class TensorBoard:
     ------
     ImportError
         tensorboardX is not installed.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import fedsarsa as fs
+    >>> board = fs.callbacks.TensorBoard(tempfile.mkdtemp())  # doctest: +SKIP
+    >>> history = fs.FedSARSA().train(fs.paper.fleet(agents=2), callback=board)  # doctest: +SKIP
+    >>> board.close()  # doctest: +SKIP
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -240,11 +248,25 @@ class WeightsAndBiases:
     ------
     TypeError
         ``run`` has no ``log``.
+
+    Examples
+    --------
+    Anything with the ``log`` of a run will do:
+
+    >>> import fedsarsa as fs
+    >>> class Run:
+    ...     steps = []
+    ...     def log(self, metrics, step):
+    ...         self.steps.append(step)
+    >>> writer = fs.callbacks.WeightsAndBiases(Run())  # wandb.init(project="carts") instead of Run()
+    >>> history = fs.FedSARSA().train(fs.paper.fleet(agents=2), steps=30, runs=1, callback=writer)
+    >>> Run.steps
+    [0, 10, 20, 30]
     """
 
     def __init__(self, run: Any) -> None:
         if not callable(getattr(run, "log", None)):
-            raise TypeError(f"run must be a run of Weights & Biases, as wandb.init() answers, got {run!r}")
+            raise TypeError(f"run must be a run of Weights & Biases, as wandb.init() returns, got {run!r}")
         self.run = run
 
     def __call__(self, event: Event) -> None:

@@ -62,15 +62,15 @@ def train(
         list[str] | None,
         typer.Option("--set", help="key=value in place of CONFIG's, such as algorithm.step_size=0.1."),
     ] = None,
-    force: Annotated[bool, typer.Option(help="Train anew where OUT holds a training already.")] = False,
+    force: Annotated[bool, typer.Option(help="Retrain where OUT already holds a training.")] = False,
     extend: Annotated[
         bool,
-        typer.Option(help="Keep the checkpoint; with more steps, go on from one that --extend kept in OUT."),
+        typer.Option(help="Keep the checkpoint; with more steps, resume from one that --extend kept in OUT."),
     ] = False,
 ) -> None:
     """Train what CONFIG describes; write history.nc and a picture to OUT, and print what it led to.
 
-    Ctrl-C saves what is done; the same command goes on from there.
+    Ctrl-C saves what is done; the same command resumes from there.
     """
     import json
 
@@ -99,13 +99,13 @@ def train(
         checkpoint.unlink(missing_ok=True)
     elif result.exists() and not extend:
         raise ValueError(
-            f"{result}: is there already; expected a directory without a history, --force to train anew, or "
-            "--extend to go on from a training that kept its checkpoint by --extend"
+            f"{result}: already exists; choose another --out, pass --force to retrain, or --extend to train on "
+            "from the checkpoint that a training with --extend kept"
         )
     elif result.exists() and not checkpoint.exists():
         raise ValueError(
-            f"{checkpoint}: expected the checkpoint that a training with --extend keeps, got none; what was "
-            "trained without it can be trained anew, by --force"
+            f"{checkpoint}: expected the checkpoint that a training with --extend keeps, got none; "
+            "pass --force to retrain"
         )
     console.print(str(fleet))
     tiles = features.basis if isinstance(features, BoxMap) else None
@@ -116,7 +116,7 @@ def train(
             f"others, in {tiles.slots} slots"
         )
     if checkpoint.exists():
-        console.print(f"going on from {checkpoint}")
+        console.print(f"resuming from {checkpoint}")
     failure: str | None = None
     try:
         worlds: Any = fleet
@@ -130,7 +130,7 @@ def train(
         console.print(f"{stop}; saved in {checkpoint}")
         set_again = [word for one in changes for word in ("--set", one)] + ["--extend"] * extend
         command = shlex.join(["fedsarsa", "train", str(config), "--out", str(out), *set_again])
-        console.print(f"go on with: {command}")
+        console.print(f"resume with: {command}")
         raise typer.Exit(130) from None
     # What ``play`` builds the worlds from.
     history.data.attrs |= {"config": config.read_text(), "changes": json.dumps(changes)}
@@ -196,7 +196,7 @@ def sweep(
 ) -> None:
     """Train every cell of the grid in CONFIG's sweep section; keep each in a file of its own in OUT.
 
-    Ctrl-C, or a crash, loses no finished cell; the same command goes on with the rest.
+    Ctrl-C, or a crash, loses no finished cell; the same command trains the rest.
     """
     from fedsarsa._interrupts import Interrupted
     from fedsarsa.experiments import grid, plots, summary, sweep_figure
@@ -218,7 +218,7 @@ def sweep(
             given = {"--ray": ray, "--engine": engine}
             where = [word for name, value in given.items() if value is not None for word in (name, value)]
             command = shlex.join(["fedsarsa", "sweep", str(config), "--out", str(out), *where])
-            console.print(f"interrupted; go on with: {command}")
+            console.print(f"interrupted; resume with: {command}")
             raise typer.Exit(130) from None
         console.print(summary.table(summary.rows(work, outcomes)))
         written = summary.write(summary.records(work, outcomes), out)
@@ -241,7 +241,7 @@ def reproduce(
 ) -> None:
     """Make every figure of the paper from nothing, test every claim, and write a report.
 
-    Ctrl-C, or a crash, loses no finished cell; the same command goes on with the rest.
+    Ctrl-C, or a crash, loses no finished cell; the same command trains the rest.
     """
     from fedsarsa.experiments import workers
 
@@ -253,7 +253,7 @@ def reproduce(
     try:
         outcome = make(out, scale, seed, figure or [], console.print, engine or "auto")
     except KeyboardInterrupt:
-        console.print("interrupted; the same command goes on from here")
+        console.print("interrupted; the same command resumes from here")
         raise typer.Exit(130) from None
     if outcome.claims:
         table = Table("claim", "measured", "verdict", title="Claims of the paper", title_justify="left")
@@ -276,7 +276,7 @@ def leaderboard(
 ) -> None:
     """Train all methods on the same fleets, measure them exactly, and write tables, figures and a report.
 
-    Ctrl-C, or a crash, loses no finished cell; the same command goes on with the rest.
+    Ctrl-C, or a crash, loses no finished cell; the same command trains the rest.
     """
     from fedsarsa.experiments import workers
 
@@ -288,7 +288,7 @@ def leaderboard(
     try:
         outcome = run.leaderboard(out, size, seed, names, add or [], console.print)
     except KeyboardInterrupt:
-        console.print("interrupted; the same command goes on from here")
+        console.print("interrupted; the same command resumes from here")
         raise typer.Exit(130) from None
     for board, name in dict.fromkeys((row.board, row.fleet) for row in outcome.rows):
         console.print(tables.table(outcome.rows, board, name))

@@ -1,5 +1,7 @@
 """What a learned parameter is worth in episodic worlds: episodes are played, and nothing is learned."""
 
+from __future__ import annotations
+
 import math
 import warnings
 from copy import copy
@@ -188,7 +190,7 @@ class _FailedError(Exception):
 
 
 def _play_gym(problem: Problem, policy: Policy, theta: Floats) -> tuple[Floats, Integers]:
-    """Returns and lengths (N, episodes) in environments of Gymnasium."""
+    """Returns and lengths (N, episodes) in Gymnasium environments."""
     fleet: Any = problem.fleet
     size = len(fleet.bounds[0])
     actions = None if problem.features.joint else fleet.actions(problem.per_number)

@@ -1,4 +1,4 @@
-"""An environment of Gymnasium for tests: ``id = "tests.deploy.environments:Motor-v0"``."""
+"""A Gymnasium environment for tests: ``id = "tests.deploy.environments:Motor-v0"``."""
 
 from pathlib import Path
 

@@ -117,7 +117,7 @@ def test_another_federation_is_refused_until_the_state_is_removed(settings, home
         with pytest.raises(RefusalError, match=re.escape(refused)):
             asked.take_part(request(settings, 1, federation="two"), theta)
     assert path.read_bytes() == state
-    agent.take_part(request(settings, 3), theta)  # and it goes on with the right one
+    agent.take_part(request(settings, 3), theta)  # and it continues with the right one
     path.unlink()
     again = agent.take_part(request(settings, 1, federation="two"), theta)
     np.testing.assert_array_equal(again, first)

@@ -127,7 +127,7 @@ SPOILED = {
     ),
     "no record": (lambda reply: without(reply, "config"), "the reply is not one of a fedsarsa bridge"),
     "no arrays": (lambda reply: without(reply, "arrays"), "the reply holds no parameters"),
-    "no terms": (lambda reply: with_header(reply, terms=None), "does not tell what the agent learns"),
+    "no terms": (lambda reply: with_header(reply, terms=None), "does not say what the agent learns"),
     "a long refusal": (
         lambda reply: with_header(reply, refused="\x1b[31m" + "no" * 5000),
         r"^the agent refuses: \?\[31m(no)+n?$",

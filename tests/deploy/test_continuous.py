@@ -1,4 +1,4 @@
-"""Control worlds and environments of Gymnasium in a deployment, with agents in this process."""
+"""Control worlds and Gymnasium environments in a deployment, with agents in this process."""
 
 import re
 import subprocess
@@ -233,7 +233,7 @@ def test_an_agent_process_with_an_environment_survives_its_death(homes, tmp_path
         child.kill()
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
         assert (
-            "going on after round 1, with a new episode: environments cannot be saved"
+            "resuming after round 1, with a new episode: environments cannot be saved"
             in child.stdout.readline()
         )
         header, answer = question(address, request(settings, 2), settings.theta0, 60.0, 50.0)

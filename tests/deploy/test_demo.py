@@ -1,4 +1,4 @@
-"""The demo: its numbers, what others on the machine could see of it, how it goes on and stops."""
+"""The demo: its numbers, what others on the machine could see of it, how it resumes and stops."""
 
 import io
 import os

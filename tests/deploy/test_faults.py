@@ -129,14 +129,14 @@ def test_strangers_are_refused_in_one_sentence(made):
 def test_a_killed_agent_goes_on_where_it_stopped(made):
     kill(made, "agent0")
     made.start_agent(0)
-    made.hear("agent0", "going on after round")
+    made.hear("agent0", "resuming after round")
     go_on(made)
     made.wait(lambda: 0 in lines(made)[-1]["agents"])
 
 
 def test_a_killed_server_app_is_submitted_again(made):
     os.kill(int((made.server / "server.lock").read_text()), signal.SIGKILL)
-    made.hear("server", "the server app died; going on after round")
+    made.hear("server", "the server app died; resuming after round")
     go_on(made)
 
 

@@ -127,7 +127,7 @@ def test_a_node_may_send_replies_of_its_own_to_the_server_alone(
     with pytest.raises(HTTPException, match="403: a node may send replies of its own to the server alone"):
         router.fleet_push_messages(request, None)
     assert pushed == []
-    assert "refused a message of node 7" in caplog.text
+    assert "rejected a message of node 7" in caplog.text
 
 
 def test_the_doors_are_outermost(monkeypatch, tmp_path):
@@ -223,7 +223,7 @@ def test_a_supernode_runs_no_other_app_and_tells_the_server(monkeypatch, caplog,
     assert stored is None
     pattern = f"its node runs the app of its own fedsarsa .* alone, and {words}"
     assert re.search(pattern, reply.error.reason), reply.error.reason
-    assert "refused to run an app" in caplog.text
+    assert "rejected an app" in caplog.text
 
 
 # ---- tokens are on no command line ----
@@ -357,7 +357,7 @@ def test_orders_that_fail_are_one_sentence():
     silent = pytest.raises(RuntimeError, match=r"the SuperLink does not answer to ListNodes: .*refused")
     with deaf_port() as deaf, superlink_api.orders(f"127.0.0.1:{deaf}", None, SECRET) as orders, silent:
         orders.admit({})
-    refusing = pytest.raises(RuntimeError, match="the SuperLink refuses StartRun: 503 for some reason")
+    refusing = pytest.raises(RuntimeError, match="the SuperLink rejects StartRun: 503 for some reason")
     with answering(503) as port, superlink_api.orders(f"127.0.0.1:{port}", None, SECRET) as orders, refusing:
         orders.run(b"", {})
 

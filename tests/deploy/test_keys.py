@@ -35,7 +35,7 @@ def test_keys_are_for_their_owner_alone(home, tmp_path):
     keys.make_node(mine)
     for path in (home / "ca.key", home / "server.key", mine / "node.key"):
         assert path.stat().st_mode & 0o777 == 0o600
-    with pytest.raises(ValueError, match=r"node.key: is there already"):
+    with pytest.raises(ValueError, match=r"node.key: already exists"):
         keys.make_node(mine)
     (home / "server.key").chmod(0o644)
     with pytest.raises(PermissionError, match="expected a key that only its owner can read"):

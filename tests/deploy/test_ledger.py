@@ -1,4 +1,4 @@
-"""The server's memory: what it goes on from, and what it does not go on with."""
+"""The server's memory: what it resumes from, and what it rejects."""
 
 import json
 import resource
@@ -229,7 +229,7 @@ def test_a_checkpoint_that_is_older_than_the_rest_costs_no_round(server, grid, o
 
 
 def known(home, dim):
-    """All that is read of a federation, and rewritten where it goes on."""
+    """All that is read of a federation, and rewritten where it resumes."""
     return repr(ledger.read(home)), ledger.central(home, dim)
 
 

@@ -143,7 +143,7 @@ def test_a_round_counted_only_by_a_server_that_died_is_counted_again(settings, s
     combine, made.combine = made.combine, disk_full
     with pytest.raises(ConnectionError):
         made.train(grid)
-    lose(grid, 102, {1})  # it has answered the round before, which then goes on without it
+    lose(grid, 102, {1})  # it has answered the round before, which then continues without it
     again = server(quick)
     again.train(grid)
     assert_central(again, settings, with_participation(settings, [[0, 2]] + [[0, 1, 2]] * 9))
@@ -461,5 +461,5 @@ def test_an_agent_that_has_lost_rounds_is_named(settings, server, grid, homes):
     made.train(grid)
     lines = ledger.read(made.home)[1:]
     assert [line["lost"] for line in lines] == [{}] * 5 + [{"agent 1": 5}] + [{}] * 4
-    told = "round 6: agent 1 has lost round 5, which was counted: it went on from an older state"
+    told = "round 6: agent 1 has lost round 5, which was counted: it resumed from an older state"
     assert made.said.count(told) == 1

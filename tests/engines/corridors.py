@@ -1,4 +1,4 @@
-"""The smallest environment of Gymnasium, and what can go wrong in it."""
+"""The smallest Gymnasium environment, and what can go wrong in it."""
 
 import gymnasium as gym
 import numpy as np

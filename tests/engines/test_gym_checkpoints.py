@@ -1,4 +1,4 @@
-"""Trainings in environments of Gymnasium that go on from files."""
+"""Trainings in Gymnasium environments that resume from files."""
 
 import os
 import subprocess
@@ -86,7 +86,7 @@ def test_a_training_goes_on_where_an_episode_had_ended(interrupted, trace_decay)
 
 @pytest.mark.parametrize("traces", ["accumulating", "replacing"])
 def test_a_training_goes_on_with_new_episodes(interrupted, traces):
-    # Step 200 is the fourth of an episode of seven steps. That episode is lost, and nothing of it goes on.
+    # Step 200 is the fourth of an episode of seven steps. That episode is lost, and nothing of it is kept.
     algo = replace(algorithm(trace_decay=0.9, traces=traces), policy=fs.FixedPolicy(0))
     group = fleet(fs.GymWorld(Line, length=7), fs.GymWorld(Line, length=7, reward=2.0))
     path = interrupted(algo, group)

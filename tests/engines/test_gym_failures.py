@@ -1,4 +1,4 @@
-"""Environments of Gymnasium that raise, answer what they should not, or die: who stops, and who goes on."""
+"""Gymnasium environments that raise, answer what they should not, or die: who stops, and who continues."""
 
 import gymnasium as gym
 import numpy as np
@@ -178,7 +178,7 @@ def test_what_is_learned_within_a_round_is_kept():
 
 
 def test_an_agent_that_stopped_enters_one_more_average():
-    # Within the first round both are worth 1 - 0.9^n; then only the second one goes on.
+    # Within the first round both are worth 1 - 0.9^n; then only the second one continues.
     worlds = [fs.GymWorld(Corridor, fails_at=6), fs.GymWorld(Corridor)]
     with pytest.warns(RuntimeWarning, match="stopped at step 5"):
         history = algorithm().train(fs.GymFleet(worlds, 0.5, processes=0), 20, runs=1)

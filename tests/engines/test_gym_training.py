@@ -1,4 +1,4 @@
-"""Training in environments of Gymnasium: learning, episodes, processes."""
+"""Training in Gymnasium environments: learning, episodes, processes."""
 
 import signal
 

@@ -93,7 +93,7 @@ def test_methods_are_those_of_the_reference(method):
 
 
 def small_carts():
-    """Short episodes, many of which go on from one round to the next."""
+    """Short episodes, many of which last from one round to the next."""
     return fs.control.fleet("CartPole", 5, spread=0.3, noise=0.01, time_limit=15)
 
 

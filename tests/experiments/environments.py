@@ -1,4 +1,4 @@
-"""Environments of Gymnasium for tests: ``id = "tests.experiments.environments:Blind-v0"``."""
+"""Gymnasium environments for tests: ``id = "tests.experiments.environments:Blind-v0"``."""
 
 import gymnasium as gym
 import numpy as np

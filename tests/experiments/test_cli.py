@@ -22,11 +22,11 @@ def test_train_writes_what_python_would_compute(tmp_path):
     assert "measured eps_p" in done.stdout
     again = command("train", config, "--out", tmp_path / "out")
     assert again.returncode == 2
-    assert "history.nc: is there already" in again.stderr
+    assert "history.nc: already exists; choose another --out" in again.stderr
 
 
 @pytest.mark.slow
-def test_interrupt_saves_and_the_same_command_goes_on(tmp_path):
+def test_interrupt_saves_and_the_same_command_resumes(tmp_path):
     config = tmp_path / "long.toml"
     config.write_text(SMALL.replace("steps = 50", "steps = 3_000_000\nrecord_every = 1000"))
     out = tmp_path / "out"
@@ -54,11 +54,11 @@ def test_interrupt_saves_and_the_same_command_goes_on(tmp_path):
     )
     assert interrupted.returncode == 130, interrupted.stderr
     assert "3 agents" in interrupted.stdout
-    assert "go on with: fedsarsa train" in interrupted.stdout
+    assert "resume with: fedsarsa train" in interrupted.stdout
     assert [path.name for path in out.iterdir()] == ["checkpoint.nc"]
     again = command("train", config, "--out", out)
     assert again.returncode == 0, again.stderr
-    assert "going on from" in again.stdout
+    assert "resuming from" in again.stdout
     assert {path.name for path in out.iterdir()} == {"history.nc", "error.png", "error.pdf"}
     whole = fs.FedSARSA().train(
         fs.paper.fleet(3, states=10, actions=5), 3_000_000, runs=2, seed=4, record_every=1000
@@ -81,7 +81,7 @@ def test_a_training_that_is_over_is_extended(tmp_path):
     assert "--extend to go on" in unasked.stderr
     done = command(*longer, "--extend")
     assert done.returncode == 0, done.stderr
-    assert "going on from" in done.stdout
+    assert "resuming from" in done.stdout
     whole = fs.FedSARSA().train(fs.paper.fleet(3, states=10, actions=5), 80, runs=2, seed=4)
     assert fs.History.load(out / "history.nc").data.equals(whole.data)
     shorter = command("train", config, "--out", out, "--extend")
@@ -216,7 +216,7 @@ def test_settings_are_changed_on_the_command_line(tmp_path):
     change = ("--set", "algorithm.step_size=0.1", "--set", "algorithm.sync_every=never")
     refused = command("train", config, "--out", out, *change)
     assert refused.returncode == 2
-    assert "--force to train anew" in refused.stderr
+    assert "choose another --out, pass --force to retrain" in refused.stderr
     assert command("train", config, "--out", out, *change, "--force").returncode == 0
     expected = fs.FedSARSA(step_size=0.1, sync_every=None).train(
         fs.paper.fleet(3, states=10, actions=5), 50, runs=2, seed=4

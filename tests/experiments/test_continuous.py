@@ -307,7 +307,7 @@ def test_the_study_is_made_by_one_command(tmp_path):
     assert page.endswith("<!-- numbers: end --> after")
     assert "old" not in page
     for level in ("10%", "30%", "50%", "70%", "90%"):
-        assert page.count(f"| {level} |") == 5  # four sizes, and going on alone
+        assert page.count(f"| {level} |") == 5  # four sizes, and training on alone
     with Image.open(docs / "study" / "mountain-car.png") as picture:
         assert picture.width > 1000
 

@@ -351,7 +351,7 @@ def test_interrupt_keeps_the_cells_begun(config, tmp_path):
         os.killpg(child.pid, signal.SIGINT)
         printed, errors = child.communicate(timeout=60)
     assert child.returncode == 130, errors
-    assert "go on with: fedsarsa sweep" in printed
+    assert "resume with: fedsarsa sweep" in printed
     assert list(out.glob("*.checkpoint.nc"))
     finish(config, out)
     finish(config, whole)

@@ -139,7 +139,7 @@ def test_sentences_come_from_the_numbers(trained, answers):
     gains = (bars(1.0, 1.0, 1.0), bars(0.5, 1.5, 1.0))
     said = sentence.sentences(trained, None, gains)
     assert "1 of 3 agents come nearer" in said
-    assert "1 get further away; of 1 the runs do not tell." in said
+    assert "1 get further away; for 1 the intervals overlap." in said
 
 
 @pytest.mark.parametrize(

@@ -113,11 +113,11 @@ def test_a_leaderboard_is_read_and_told(tmp_path):
     assert [repr(one) for one in found] == [repr(one) for one in rows]
     said = leaderboard_view.sentence(found[:4])
     assert "Learns from samples: A; B <x>." in said
-    assert "1 of 4 methods refuse these worlds." in said
+    assert "1 of 4 methods reject these worlds." in said
     page = leaderboard_view.table(found[:4], tables.leaders(found[:4]))
     assert "<b>B &lt;x&gt;</b>" in page
     assert "<b>C" not in page
-    assert "refused: one active parameter" in page
+    assert "rejected: one active parameter" in page
     (tmp_path / "leaderboard.csv").write_text("a,b\n1,2\n")
     with pytest.raises(
         ValueError, match=r"leaderboard.csv: expected a table that fedsarsa leaderboard wrote"

@@ -1,4 +1,4 @@
-"""A training that is over goes on with more steps, as if it had had them from the start."""
+"""A training that is over is extended with more steps, as if it had had them from the start."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Methods are trained alike by the reference and by the compiled engine, and go on from checkpoints."""
+"""Methods are trained alike by the reference and by the compiled engine, and resume from checkpoints."""
 
 import signal
 

@@ -129,7 +129,7 @@ def test_projections_that_hold_the_mean_back(share):
 
 def test_nearly_periodic_chains_say_so():
     fleet = fs.Fleet([fs.FiniteMDP([[[0.05, 0.95], [0.95, 0.05]]], [1.0, -1.0], 0.9)])
-    with pytest.warns(UserWarning, match=r"steps that the chain remembers is 0\.72"):
+    with pytest.warns(UserWarning, match=r"mixes: .* \(0\.72, limit"):
         predict(fleet, fs.FedSARSA(fs.OneHot(), fs.FixedPolicy(0), 0.08, 1), 2_000)
 
 

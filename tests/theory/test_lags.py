@@ -74,7 +74,7 @@ def test_additive_noise_is_predicted_exactly_however_slow(slowness, sync_every):
     fleet = fs.Fleet([fs.FiniteMDP(chain, [1.0, -1.0], 0.5)])
     features = fs.TabularFeatures(np.ones((2, 1, 1)))
     algo = fs.FedSARSA(features, fs.FixedPolicy(0), slowness / 49, sync_every)  # second eigenvalue 0.98
-    with pytest.warns(UserWarning, match="steps that the chain remembers"):
+    with pytest.warns(UserWarning, match="while the chain still mixes"):
         prediction = predict(fleet, algo, 2_000, reference=[0.0], theta0=[1.0])
     assert prediction.slowness == pytest.approx(slowness)
     exact = exact_errors(fleet, algo, 2_000, np.ones(1), np.zeros(1))

@@ -157,7 +157,7 @@ def test_what_is_shown():
 
 def test_warnings_are_told_once_and_kept():
     fleet = fs.Fleet([ring(15), ring(15, seed=1)])
-    with pytest.warns(UserWarning, match="steps that the chain remembers") as said:
+    with pytest.warns(UserWarning, match="while the chain still mixes") as said:
         best = personal_weights(fleet, fs.FedSARSA(fs.OneHot(), fs.Softmax(20.0), 0.05, 1), 2_000)
     assert len(said) == len(best.warnings) == len(set(best.warnings))
     assert f"warning: {best.warnings[0]}" in str(best)

@@ -90,7 +90,7 @@ def test_warnings_are_kept_not_told():
     """As those of a plan; tests take a warning for an error."""
     fleet, algo = fs.Fleet([ring(15), ring(15, seed=1)]), fs.FedSARSA(fs.OneHot(), fs.Softmax(20.0))
     answer = personal_plan(fleet, algo, 3.0, step_sizes=[0.05])
-    assert "steps that the chain remembers" in answer.mixture.warnings[0]
+    assert "while the chain still mixes" in answer.mixture.warnings[0]
     assert f"warning: {answer.mixture.warnings[0]}" in str(answer)
 
 

@@ -152,7 +152,7 @@ def test_sticky_states_beyond_the_threshold_are_off_and_say_so(features):
     fleet, remembered = sticky(0.98, states)
     step_size = 4 * SLOW / remembered
     algo = fs.FedSARSA(table, fs.FixedPolicy(0), step_size)
-    with pytest.warns(UserWarning, match="steps that the chain remembers"):
+    with pytest.warns(UserWarning, match="while the chain still mixes"):
         prediction = predict(fleet, algo, int(80 / step_size))
     assert excess(prediction.mse, trained(prediction, fleet, algo, 600)) > SLOW_TOLERANCE
 
@@ -167,9 +167,7 @@ def test_large_steps_in_fast_chains(step_size):
 def test_large_steps_that_are_off_say_so():
     fleet = fs.Fleet([fs.FiniteMDP([[[0.05, 0.95], [0.95, 0.05]]], [1.0, -1.0], 0.9)])
     algo = fs.FedSARSA(fs.OneHot(), fs.FixedPolicy(0), 2 * LARGE, 1)
-    with pytest.warns(
-        UserWarning, match="second order in the step size|steps that the chain remembers"
-    ) as seen:
+    with pytest.warns(UserWarning, match="second order in the step size|while the chain still mixes") as seen:
         prediction = predict(fleet, algo, 2_000)
     assert len(seen) == 2
     assert excess(prediction.mse, trained(prediction, fleet, algo, 600)) > 0.2
@@ -198,7 +196,7 @@ def test_policies_that_vary_with_the_noise(temperature, step_size):
 
 @pytest.mark.parametrize(
     ("temperature", "words"),
-    [(2.0, "the noise of the policy changes the curve"), (1.2, "temperatures by which Q-values vary")],
+    [(2.0, "noise in the policy changes the curve"), (1.2, "noise moves Q-values too far")],
 )
 def test_policies_that_vary_too_much_are_off_and_say_so(temperature, words):
     fleet = small_fleet(1, 0.0, seed=1)

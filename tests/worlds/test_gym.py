@@ -1,4 +1,4 @@
-"""Environments of Gymnasium as worlds: their spaces, and finite MDPs from their tables."""
+"""Gymnasium environments as worlds: their spaces, and finite MDPs from their tables."""
 
 import subprocess
 import sys

@@ -35,7 +35,7 @@ def free_port() -> int:
 
 
 def check_free(host: str, port: int) -> None:
-    """Refuse an address that somebody listens on already, or that is not this machine's."""
+    """Reject an address that somebody listens on already, or that is not this machine's."""
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -45,7 +45,7 @@ def check_free(host: str, port: int) -> None:
 
 
 def check_reachable(host: str, port: int, authority: Path | None, patience: float = 10.0) -> None:
-    """Refuse a SuperLink that does not answer, or whose certificate this authority has not signed.
+    """Reject a SuperLink that does not answer, or whose certificate this authority has not signed.
 
     Without an authority, it must answer without TLS.
     """

@@ -33,7 +33,7 @@ LONGEST_NAME = 64
 
 
 class RefusalError(ValueError):
-    """The agent does not take part in this round; the server is told why."""
+    """The agent does not take part in this round; the server learns why."""
 
 
 class Agent:
@@ -66,7 +66,7 @@ class Agent:
         Under the personal rule ``theta`` holds the agent's parameter, then the others' part of its mixture.
         Where visits count, the answer holds the parameter, then the visits.
 
-        The same round asked for twice, by a server that went on from its checkpoint, has the same answer:
+        The same round asked for twice, by a server that resumed from its checkpoint, has the same answer:
         the world does not move again. A round whose answer did not count is as if it had not been: the next
         one begins where that one began.
         """
@@ -189,7 +189,7 @@ def serve(settings: Federation, number: int, home: Path) -> None:
                 os.umask(before)
             listener.listen()
             signal.signal(signal.SIGTERM, signal.default_int_handler)
-            done = f", going on after round {agent.round}" if agent.round else ""
+            done = f", resuming after round {agent.round}" if agent.round else ""
             if agent.round and not agent.learner.can_be_saved:
                 done += ", with a new episode: environments cannot be saved"
             try:
@@ -236,7 +236,7 @@ def answer(agent: Agent, connection: socket.socket) -> None:
 
 
 def _peer(connection: socket.socket) -> int:
-    """The user at the other end, where the system can tell; the socket's permissions keep others out."""
+    """The user at the other end, where the system reports it; the socket's permissions keep others out."""
     if not hasattr(socket, "SO_PEERCRED"):
         return os.getuid()
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))

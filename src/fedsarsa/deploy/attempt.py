@@ -69,7 +69,7 @@ class Attempt:
         number = self.examiner.number
         for name, lost in self.lost.items():
             log.warning(
-                "round %d: %s has lost round %d, which was counted: it went on from an older state",
+                "round %d: %s has lost round %d, which was counted: it resumed from an older state",
                 number,
                 name,
                 lost,
@@ -143,7 +143,7 @@ class Askings:
                     self.earlier[name] = self.left_out.pop(known_as) or "no reply"
 
     def record(self) -> dict[str, Any]:
-        """What a round's line tells of them.
+        """What a round's line says about them.
 
         ``seconds`` are all since the round before was ready to be written down; ``server_seconds`` those of
         them in which the server neither waited nor asked Flower.

@@ -146,7 +146,7 @@ class Examiner:
             instead = f"only parameters beyond {highest:.3g} are"
         return (
             f"in {settings.every} steps, honest agents could move by {widest:.3g} as far as the bound of "
-            f"Lemma lem:v-para-prog tells, so replies are not turned away for that; {instead}"
+            f"Lemma lem:v-para-prog gives, so replies are not turned away for that; {instead}"
         )
 
     def examine(self, message: Message) -> Reply:
@@ -202,7 +202,7 @@ class Examiner:
         if not isinstance(given, dict):
             if "refused" in header:
                 return
-            raise RejectedError("the reply does not tell what the agent learns")
+            raise RejectedError("the reply does not say what the agent learns")
         for name, own in self.settings.terms.items():
             if given.get(name) != own:
                 raise OddOneOutError(

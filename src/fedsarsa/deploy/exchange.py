@@ -29,9 +29,9 @@ T = TypeVar("T")
 
 
 def exchange(grid: Grid, messages: list[Message], deadline: float, hear: Callable[[Message], None]) -> float:
-    """Send, and tell ``hear`` of every reply when it comes, until all are here or ``deadline`` has passed.
+    """Send, and pass every reply to ``hear`` when it comes, until all are here or ``deadline`` has passed.
 
-    Replies name the node that sent them as their source, or the SuperLink, which tells by an error that a
+    Replies name the node that sent them as their source, or the SuperLink, which reports by an error that a
     node is away. Where the SuperLink does not do its part now, nothing is there, and the round will be asked
     again. Returned is for how many seconds the last reply may have lain there unseen.
     """
@@ -99,7 +99,7 @@ def _reply(grid: Grid, name: str, question: Message, said: set[str]) -> Message 
 
     Everything in a message, also whose it is and what it answers, is what its sender wrote. The SuperLink
     knows better: it keeps one reply to a question, and takes that from the node asked alone (`guards`). So
-    replies are fetched question by question, which tells the sender although no sender is believed; that
+    replies are fetched question by question, which identifies the sender although no sender is believed; that
     questions have secret names is not needed, and not so: who knows a node's number can guess them.
     """
     try:

@@ -76,7 +76,7 @@ class RemoteContinuousFleet(Section):
 
 @dataclass(frozen=True)
 class UnseenFleet(ContinuousFleet):
-    """A fleet as `ControlFleet` tells of it, without its worlds."""
+    """A fleet as `ControlFleet` describes it, without its worlds."""
 
     agents: int
     bounds: tuple[tuple[float, ...], tuple[float, ...]]
@@ -102,7 +102,7 @@ class Server(Section):
     """What the server does beyond the algorithm.
 
     ``agents`` is N where the fleet does not say, ``reward_cap`` a bound on the absolute rewards where
-    environments do not tell; ``deadline`` the seconds that a round waits for its agents; each round asks
+    environments do not report; ``deadline`` the seconds that a round waits for its agents; each round asks
     ``fraction`` of all agents, and at least ``at_least`` and as many as ``rule`` needs.
     ``act``, ``weights`` and ``visits`` are those of the personal rule.
     """
@@ -178,7 +178,7 @@ class Federation:
         self.discount: float = known.discount
         if known.reward_cap is not None and self.server.reward_cap is not None:
             raise ValueError(
-                f'server.reward_cap: expected none where fleet.kind is "{section.kind}", which tells it, '
+                f'server.reward_cap: expected none where fleet.kind is "{section.kind}", which reports it, '
                 f"got {self.server.reward_cap}"
             )
         self.reward_cap = self.server.reward_cap if known.reward_cap is None else float(known.reward_cap)
@@ -222,7 +222,7 @@ class Federation:
         }
 
     def _check_numbers(self) -> None:
-        """Refuse numbers of steps and agents that do not fit together."""
+        """Reject numbers of steps and agents that do not fit together."""
         if self.training.steps % self.every:
             raise ValueError(
                 f"training.steps: expected a multiple of sync_every ({self.every}) in a deployment, "
@@ -252,7 +252,7 @@ class Federation:
             )
 
     def check_server(self) -> None:
-        """Refuse settings with which agents can work, and a server cannot."""
+        """Reject settings with which agents can work, and a server cannot."""
         server = self.server
         if self.algorithm.participation != 1 or self.algorithm.faults is not None:
             raise ValueError(
@@ -262,7 +262,7 @@ class Federation:
         if self.reward_cap is None:
             raise ValueError(
                 "server.reward_cap: expected a bound on the absolute rewards of environments, which do not "
-                "tell it, got none; with inf, replies are not checked for how far they moved"
+                "report it, got none; with inf, replies are not checked for how far they moved"
             )
         if (server.rule != "mean" or server.privacy is not None) and self.algorithm.weights is not None:
             raise ValueError("algorithm.weights: expected none with a robust rule or privacy, got some")

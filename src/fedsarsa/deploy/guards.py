@@ -60,7 +60,7 @@ class Doors:
         self.app, self.secret = app, secret
 
     async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
-        """Pass a request on, or refuse it."""
+        """Pass a request on, or reject it."""
         if scope["type"] == "lifespan" or self._is_open(scope):
             await self._unless_busy(scope, receive, send)
         elif scope["type"] == "http":
@@ -124,7 +124,7 @@ def superlink() -> None:
         for metadata in (message.metadata for message in request.messages_list):
             way = (metadata.src_node_id, metadata.dst_node_id)
             if not metadata.reply_to_message_id or way != (node, SUPERLINK_NODE_ID):
-                log.warning("refused a message of node %d that is no reply of its", node)
+                log.warning("rejected a message of node %d that is not a reply of its own", node)
                 raise HTTPException(403, "a node may send replies of its own to the server alone")
         return push(request=request, state=state)
 
@@ -200,7 +200,7 @@ def supernode() -> None:
             with remembering():
                 return pull(receive=noted, get_fab=only_ours, **rest)
         except NotOursError as error:
-            log.warning("refused to run an app: %s", error)
+            log.warning("rejected an app: %s", error)
             message, _ = received[-1]
             reply = Message(Error(ErrorCode.INVALID_FAB, str(error)), reply_to=message)
             inside._insert_message(reply, rest["state"], rest["object_store"])

@@ -44,8 +44,8 @@ SECRET = "parts.secret"
 def make_server(home: Path, hosts: list[str], days: int = DAYS) -> list[str]:
     """A certificate authority and the server's certificate; the names and addresses that it is for.
 
-    These are ``hosts``, those of the certificate that is there already, and loopback. An authority that is
-    there already signs the new certificate, so that nodes need not be told. Its own certificate is renewed
+    These are ``hosts``, those of the existing certificate, and loopback. An authority that is
+    there already signs the new certificate, so that nodes need no update. Its own certificate is renewed
     if it would expire before the server's: nodes need it then, once the one they have expires.
     """
     if (home / "ca.crt").exists() and not (home / "ca.key").exists():
@@ -85,7 +85,7 @@ def make_server(home: Path, hosts: list[str], days: int = DAYS) -> list[str]:
 def make_node(home: Path) -> Path:
     """A node's key pair; the path of the public half."""
     if (home / "node.key").exists():
-        raise ValueError(f"{home / 'node.key'}: is there already; expected a directory without one")
+        raise ValueError(f"{home / 'node.key'}: already exists; expected a directory without one")
     key = ec.generate_private_key(ec.SECP384R1())
     secret = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
     files.write_private(home / "node.key", secret)
@@ -101,7 +101,7 @@ def check_node(home: Path) -> Path:
 
 
 def check_server(home: Path) -> None:
-    """Refuse certificates that are missing, expired, or do not belong together."""
+    """Reject certificates that are missing, expired, or do not belong together."""
     for name in NEEDED:
         if not (home / name).is_file():
             raise FileNotFoundError(
@@ -125,7 +125,7 @@ def check_server(home: Path) -> None:
 
 
 def check_address(home: Path, host: str) -> None:
-    """Refuse an address that the server's certificate is not for, as its callers would: by shaking hands."""
+    """Reject an address that the server's certificate is not for, as its callers would: by shaking hands."""
     answers, calls = ssl.MemoryBIO(), ssl.MemoryBIO()
     trusting = ssl.create_default_context(cafile=str(home / "ca.crt"))
     caller = trusting.wrap_bio(answers, calls, server_hostname=host)
@@ -154,7 +154,7 @@ def check_authority(path: Path) -> Path:
 
 
 def read_nodes(home: Path, agents: int) -> dict[int, bytes]:
-    """The public keys in ``nodes/NUMBER.pub`` by the agent's number; files that are nobody's are refused."""
+    """The public keys in ``nodes/NUMBER.pub`` by the agent's number; files that are nobody's are rejected."""
     found: dict[int, bytes] = {}
     for path in sorted((home / "nodes").glob("*.pub")):
         if not re.fullmatch("0|[1-9][0-9]*", path.stem) or int(path.stem) >= agents:

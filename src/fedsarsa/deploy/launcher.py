@@ -16,7 +16,7 @@ from typing import NoReturn
 
 
 class Launcher:
-    """Forks a process that waits to be told of tasks; to be made before any thread is started."""
+    """Forks a process that waits for tasks; to be made before any thread is started."""
 
     def __init__(self) -> None:
         from flwr.supernode.cli import flwr_clientapp  # noqa: F401  # what is imported here, forks have

@@ -34,7 +34,7 @@ class WorldError(RuntimeError):
 class Learner:
     """Agent ``number`` of a federation: takes the steps that an engine would take for it.
 
-    Environments of Gymnasium cannot be saved nor put back: ``held`` has nothing of them, they go on in any
+    Gymnasium environments cannot be saved or restored: ``held`` has nothing of them, they continue in any
     case, and begin a new episode in a new process or after they failed.
     """
 
@@ -48,12 +48,12 @@ class Learner:
 
     @property
     def can_be_saved(self) -> bool:
-        """Whether ``held`` is all that goes on from round to round."""
+        """Whether ``held`` is all that lasts from round to round."""
         return self._engine.can_be_saved
 
     @property
     def held(self) -> Held:
-        """A copy of what goes on from round to round: the pair (s, a), traces and the episode."""
+        """A copy of what lasts from round to round: the pair (s, a), traces and the episode."""
         return {name: array.copy() for name, array in self._arrays().items()}
 
     @held.setter

@@ -1,4 +1,4 @@
-"""The server's memory on disk: a checkpoint to go on from, the central parameters, a line per round."""
+"""The server's memory on disk: a checkpoint to resume from, the central parameters, a line per round."""
 
 import hashlib
 import json
@@ -150,7 +150,7 @@ class Ledger:
         return self.settings.terms | self.settings.averaging
 
     def _check_age(self, known: int) -> None:
-        """Refuse a checkpoint older than the files beside it, which going on from there would cut off."""
+        """Reject a checkpoint older than the files beside it, which resuming from it would cut off."""
         central = self.home / CENTRAL
         held = central.stat().st_size // (self.dim * 8) - 1 if central.exists() else -1
         last = max([held, *(line["round"] for line in read(self.home))])
@@ -184,7 +184,7 @@ def _write(file: BinaryIO, content: bytes) -> None:
 
 
 def checkpoint(home: Path) -> tuple[dict[str, Any], files.Arrays] | None:
-    """What the checkpoint in ``home`` tells, see `files.load`; None where there is none yet."""
+    """What the checkpoint in ``home`` holds, see `files.load`; None where there is none yet."""
     path = home / CHECKPOINT
     return files.load(path, KIND) if path.exists() else None
 

@@ -44,7 +44,7 @@ def configure(handler: logging.Handler) -> None:
 
 
 def put(line: str) -> None:
-    """Print at once: others wait for these lines. Where nobody does any more, the work goes on."""
+    """Print at once: others wait for these lines. Where nobody does any more, the work continues."""
     try:
         print(line, flush=True)
     except BrokenPipeError:

@@ -74,7 +74,7 @@ def join(
         said = processes.last_words("supernode", lines=40)
         if why := refusal(said):
             raise RuntimeError(f"superlink: {superlink} does not let this node in: {why}")
-        if DIED in said:  # of a server that is frozen, or has other certificates now, perhaps: that is told
+        if DIED in said:  # perhaps of a server that is frozen, or has other certificates now: report that
             addresses.check_reachable(host, at, None if insecure else home / "ca.crt")
         reason = said.rpartition(DIED)[2] if DIED in said else said.partition("Exit Code: ")[2]
         reason = reason[:300] or processes.last_words("supernode")

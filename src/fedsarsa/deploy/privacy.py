@@ -13,7 +13,7 @@ from fedsarsa.federation.servers import Context, private_mean
 
 
 class PrivateMean:
-    """The server's rule where ``server.privacy`` is given; it goes on from what was ``spent`` before."""
+    """The server's rule where ``server.privacy`` is given; it continues from what was ``spent`` before."""
 
     def __init__(self, settings: Federation, spent: dict[str, Any]) -> None:
         privacy = settings.server.privacy
@@ -34,7 +34,7 @@ class PrivateMean:
             self.accountant.load_state_dict(spent["accountant"])
 
     def check_budget(self, done: int) -> None:
-        """Refuse to ask for a round after those ``done`` whose noisy average would pass the limit."""
+        """Do not ask for a round after those ``done`` whose noisy average would pass the limit."""
         if self.limit is not None and self.accountant.would_exceed(self.release):
             raise RuntimeError(
                 f"server.privacy.max_epsilon: {self.accountant.get_privacy_spent().epsilon:.4g} of "

@@ -3,7 +3,7 @@
 A round ends when everybody asked has replied or its deadline has passed. It counts with the replies that
 passed the checks, if they are enough; otherwise it is asked again, which costs agents that have answered
 nothing: they repeat their answer. The checkpoint is written before the next round is asked, so a server
-that goes on from it asks what was asked before.
+that resumes from it asks what was asked before.
 """
 
 import json
@@ -36,7 +36,7 @@ class RoundLoop:
     Parameters
     ----------
     ledger : Ledger
-        Its memory; it goes on from there.
+        Its memory; it resumes from there.
     keys : dict, optional
         Which agent's key each Flower node has, see `Roster`.
     """

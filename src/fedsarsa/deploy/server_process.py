@@ -109,12 +109,12 @@ def _train(orders: superlink_api.Orders, values: Mapping[str, str], home: Path, 
         rounds = _last_round(home)
         tries = 1 if rounds > done else tries + 1
         done = rounds
-        log.warning("the server app died; going on after round %d", rounds)
+        log.warning("the server app died; resuming after round %d", rounds)
     raise RuntimeError(f"the server app died {TRIES} times without finishing a round; see {home / 'logs'}")
 
 
 def _check_room(home: Path) -> None:
-    """Refuse to go on in a directory that takes no more, where no server app could say why it died."""
+    """Do not continue in a directory that takes no more, where no server app could say why it died."""
     try:
         with tempfile.TemporaryFile(dir=home) as probe:
             probe.write(bytes(ROOM))
@@ -172,7 +172,7 @@ def _watch(home: Path, attempt: str, processes: Processes, news: TextIO) -> str 
 
 
 def _last_round(home: Path) -> int:
-    """Where the next run goes on: a line of rounds.jsonl may be of a round that was never finished."""
+    """Where the next run resumes: a line of rounds.jsonl may be of a round that was never finished."""
     found = ledger.checkpoint(home)
     return 0 if found is None else int(found[0]["round"])
 

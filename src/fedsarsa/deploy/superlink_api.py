@@ -25,7 +25,7 @@ from fedsarsa.deploy.guards import SECRET_HEADER
 
 
 class Orders:
-    """Orders to one SuperLink; what it refuses is a `RuntimeError`."""
+    """Orders to one SuperLink; what it rejects is a `RuntimeError`."""
 
     def __init__(self, client: ControlHttpClient) -> None:
         self.client = client
@@ -89,5 +89,5 @@ class _Secretly:
         if response.is_error:
             told = FlowerError.from_json(response.text)
             why = told.message if told else response.text
-            raise RuntimeError(f"the SuperLink refuses {order}: {response.status_code} {why[:300]}")
+            raise RuntimeError(f"the SuperLink rejects {order}: {response.status_code} {why[:300]}")
         return response

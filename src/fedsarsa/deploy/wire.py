@@ -112,7 +112,7 @@ def _exactly(connection: socket.socket, count: int) -> bytes:
 
 
 def check_private(folder: Path) -> None:
-    """Refuse a folder that somebody else owns or can look into."""
+    """Reject a folder that somebody else owns or can look into."""
     found = folder.stat()
     if not stat.S_ISDIR(found.st_mode):
         raise NotADirectoryError(f"{folder}: expected a directory")
@@ -124,7 +124,7 @@ def check_private(folder: Path) -> None:
 
 
 def check_socket(path: Path) -> None:
-    """Refuse a path that is too long for the address of a Unix socket, or that Flower cannot be told."""
+    """Reject a path that is too long for the address of a Unix socket, or that Flower cannot be given."""
     if any(sign in str(path) for sign in "\"'\\") or not str(path).isprintable():
         raise ValueError(
             f"{str(path)!r}: expected a path without quotes, backslashes and unprintable signs, which "

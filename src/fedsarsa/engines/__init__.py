@@ -224,7 +224,7 @@ def _takes_steps(problem: Problem) -> bool:
 
 
 def _check(name: str, problem: Problem) -> None:
-    """Refuse what an engine cannot do, here or anywhere."""
+    """Reject what an engine cannot do, here or anywhere."""
     missing = ENGINES[name].missing
     if missing is not None:
         raise ValueError(f"engine {name!r} does not work here: {missing}")

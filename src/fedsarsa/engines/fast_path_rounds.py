@@ -296,7 +296,7 @@ def begin_round(
     shifted: bool,
     workspace: Workspace,
 ) -> None:
-    """Begin a round, or go on with one, for a block of lanes: parameters and caches.
+    """Begin a round, or continue one, for a block of lanes: parameters and caches.
 
     They are the central ones, with the masses that the server has weighed, where the round is ``fresh``.
     What is ``shifted`` weighs its rows at every step.

@@ -1,7 +1,7 @@
-"""The engine for environments of Gymnasium: Python steps them, one compiled call a step learns for all.
+"""The engine for Gymnasium environments: Python steps them, one compiled call a step learns for all.
 
-An environment that raises, or answers with something that is not finite, stops its agent: the others go on,
-the server averages without it, and the history says which agent stopped when and why.
+An environment that raises, or answers with something that is not finite, stops its agent. The others
+continue, the server averages without it, and the history says which agent stopped when and why.
 """
 
 import math
@@ -43,7 +43,7 @@ from fedsarsa.worlds.gym import GymFleet
 
 
 class GymEngine(Engine):
-    """Trains in environments of Gymnasium, on one thread. ``state.reports`` tells of agents that stopped."""
+    """Trains in Gymnasium environments, on one thread. ``state.reports`` lists agents that stopped."""
 
     name: ClassVar[str] = "gym"
     can_be_saved: ClassVar[bool] = False
@@ -154,7 +154,7 @@ class GymEngine(Engine):
     def take_steps(self, state: State, steps: int) -> Synchronisations:
         """Train every run for ``steps`` more steps, in place."""
         problem = self.problem
-        if self.stepper is None:  # going on from a checkpoint: environments cannot be saved, and begin anew
+        if self.stepper is None:  # resuming from a checkpoint: environments cannot be saved, and begin anew
             self._say_what_is_not_known()
             self._begin_all(state, state.t)
         times, every = range(state.t, state.t + steps), problem.sync_every
@@ -351,7 +351,7 @@ class GymEngine(Engine):
         self.stale = True
 
     def _what_is_not_finite(self, observations: Floats, lane: int) -> str:
-        """Why a lane cannot go on: its observation, or what a function of the user's made of it."""
+        """Why a lane cannot continue: its observation, or what a function of the user's made of it."""
         got = observations[lane]
         what = "features" if np.isfinite(got).all() else "observation"
         return f"{what} must be finite, got {'them not so at ' * (what == 'features')}{got.tolist()}"

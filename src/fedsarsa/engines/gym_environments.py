@@ -1,4 +1,4 @@
-"""Environments of Gymnasium, stepped here or in processes of their own; closed in any case."""
+"""Gymnasium environments, stepped here or in processes of their own; closed in any case."""
 
 import multiprocessing
 import random

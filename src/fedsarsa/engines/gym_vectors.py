@@ -1,4 +1,4 @@
-"""Vector environments of Gymnasium: many agents' environments behind one ``step``."""
+"""Gymnasium's vector environments: many agents' environments behind one ``step``."""
 
 import traceback
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ class Vectors:
         except BaseException:
             self.close()
             raise
-        # Environments of agents that have stopped go on, with the action they had.
+        # Environments of agents that have stopped continue, with the action they had.
         self.actions: list[list[Any]] = [[] for _ in self.groups]
 
     def reset(self, lanes: Sequence[int], seeds: Sequence[int | None]) -> list[Any]:

@@ -93,7 +93,7 @@ def local_step(problem: Problem, state: State, run: int, i: int, t: int, step_si
 
     reward, terminated, over = move(problem, state, run, i, t, next_state)
     target = reward
-    if not terminated:  # an episode cut short by its time limit goes on in the target
+    if not terminated:  # an episode cut short by its time limit still bootstraps in the target
         numbers = candidates(problem, run, i, t, random.CANDIDATES)
         values, probabilities = look(problem, state, run, i, numbers)
         a_next = draw(problem, acting(problem, state, run, i, probabilities), next_action)
@@ -246,7 +246,7 @@ def end(problem: Problem, state: State, run: int, i: int, t: int) -> None:
 
 
 def note_live(own: Episodes, run: int, i: int) -> None:
-    """List the places where agent i's trace is not zero, which other engines go on from."""
+    """List the places where agent i's trace is not zero, which other engines continue from."""
     live = np.flatnonzero(own.trace[run, i])
     own.live_count[run, i] = len(live)
     own.live[run, i, : len(live)] = live
@@ -318,7 +318,7 @@ def draw(problem: Problem, probabilities: Floats, uniform: float) -> int:
 
 
 def hold(problem: Problem, state: State, run: int, i: int, a: int, numbers: Floats) -> None:
-    """Hold action ``a`` at the present observation, and its features, which other engines go on from."""
+    """Hold action ``a`` at the present observation, and its features, which other engines continue from."""
     state.actions[run, i] = a
     if state.episodes is not None:
         state.episodes.numbers[run, i] = numbers[a]

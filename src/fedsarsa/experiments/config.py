@@ -87,6 +87,34 @@ def load(path: Path, changes: Sequence[str] = ()) -> Config:
     """Read a configuration; the error lists every wrong key, its value and what was expected.
 
     ``changes`` such as "algorithm.step_size=0.1" take the place of what the file says.
+
+    Parameters
+    ----------
+    path : Path
+        The TOML file.
+    changes : sequence of str
+        What takes the place of the file's values, such as "algorithm.step_size=0.1".
+
+    Returns
+    -------
+    Config
+        With sections ``fleet``, ``algorithm`` and ``training``; ``build`` makes the fleet and the algorithm.
+
+    Raises
+    ------
+    ValueError
+        The file cannot be read, is a sweep, or has a wrong key.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from fedsarsa.experiments import config
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "small.toml"
+    >>> path.write_text("fleet.agents = 2")
+    16
+    >>> fleet, algo = config.load(path, ["algorithm.step_size=0.1"]).build(path.parent)
+    >>> len(fleet), algo.step_size
+    (2, 0.1)
     """
     content = read(path)
     for change in changes:

@@ -1,4 +1,4 @@
-"""The fleet in TOML: worlds of papers, from a file, control worlds and environments of Gymnasium."""
+"""The fleet in TOML: worlds of papers, from a file, control worlds and Gymnasium environments."""
 
 import sys
 from pathlib import Path
@@ -200,7 +200,7 @@ class ControlSection(DerivedSection):
 
 
 class Environments(DerivedSection):
-    """Environments of Gymnasium by id: ``options`` for all, or ``each``, a table of options per agent."""
+    """Gymnasium environments by id: ``options`` for all, or ``each``, a table of options per agent."""
 
     kind: str
     id: str
@@ -233,12 +233,12 @@ class Environments(DerivedSection):
     defaults={"vary": {}, "wrappers": []},
 )
 class VariedEnvironments(Environments):
-    """Environments of Gymnasium by id, in wrappers; ``vary`` and ``spread`` are as for control worlds."""
+    """Gymnasium environments by id, in wrappers; ``vary`` and ``spread`` are as for control worlds."""
 
 
 @keys_of(GymFleet, without=["worlds"])
 class GymSection(VariedEnvironments):
-    """Environments of Gymnasium by id; see ``fedsarsa.GymFleet.make``.
+    """Gymnasium environments by id; see ``fedsarsa.GymFleet.make``.
 
     ``options`` are those of all agents. Agents differ by ``vary``, by ``spread``, or by ``each``, a table of
     options per agent. ``wrappers`` are names in ``gymnasium.wrappers``, or tables with a ``name`` and

@@ -37,7 +37,7 @@ class Cell:
 
     @property
     def agents(self) -> int:
-        """Agents of its fleet; 1 where only a file tells."""
+        """Agents of its fleet; 1 where only a file says."""
         return int(getattr(self.config.fleet, "agents", None) or 1)
 
     @property
@@ -47,7 +47,7 @@ class Cell:
         return self.agents * training.steps * training.runs
 
     def digest(self) -> str:
-        """What tells this cell's results from those of any other."""
+        """What distinguishes this cell's results from those of any other."""
         whole = self.config.model_dump(mode="json", exclude={"training": {"threads"}})
         return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()
 
@@ -71,7 +71,7 @@ class Grid:
         return [name if short.count(name) == 1 else key for key, name in zip(first, short, strict=True)]
 
     def identity(self) -> dict[str, Any]:
-        """Everything that decides the results, as JSON can hold it: to tell sweeps apart."""
+        """Everything that decides the results, as JSON can hold it: to distinguish sweeps."""
         base = self.cells[0].config.model_dump(mode="json")
         base["training"].pop("threads")  # decides nothing
         if len({type(cell.config.algorithm) for cell in self.cells}) > 1:  # of other keys and defaults

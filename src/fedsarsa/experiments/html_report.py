@@ -54,7 +54,7 @@ def settings_table(scale: Any, seed: int, seconds: float) -> str:
 
 
 def _processor() -> str:
-    """The processor's name where the system tells."""
+    """The processor's name where the system reports it."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))

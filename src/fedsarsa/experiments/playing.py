@@ -53,7 +53,7 @@ def play(
     algo = ours(built, "a film")
     problem = algo.problem(fleet, 1, 1, seed)
     if problem.finite:
-        raise ValueError(f"{path}: expected control worlds or environments of Gymnasium, got {fleet!r}")
+        raise ValueError(f"{path}: expected control worlds or Gymnasium environments, got {fleet!r}")
     for name, value, size in (("agent", agent, len(fleet)), ("run", run, history.data.sizes["run"])):
         if value >= size:
             raise ValueError(f"{name} must be below {size}, got {value}")

@@ -12,7 +12,7 @@ from fedsarsa.experiments.sweep import Report, Sweep
 
 @contextmanager
 def sweep_bar(*sweeps: Sweep) -> Iterator[Report]:
-    """What to tell of progress; a bar on standard error shows it, with the time left."""
+    """What to report of progress; a bar on standard error shows it, with the time left."""
     cells = [(sweep, cell) for sweep in sweeps for cell in sweep.grid.cells]
     stored = sum(cell.work for sweep, cell in cells if sweep.store.path(cell.number).exists())
     columns = (

@@ -11,7 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
 from fedsarsa.federation.problem import MOST_STEPS
 from fedsarsa.learning.continuous_features import Bounds
 
-# Whatever is counted or timed has a limit, so that a slip of the finger is refused before memory is taken.
+# Whatever is counted or timed has a limit, so that a slip of the finger is rejected before memory is taken.
 Count = Annotated[int, Field(le=1_000_000)]
 PositiveCount = Annotated[Count, Field(ge=1)]
 Steps = Annotated[int, Field(le=MOST_STEPS)]

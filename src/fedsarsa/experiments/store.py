@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Store:
-    """Numbered files in ``folder``; ``say`` is told about those that had to be set aside."""
+    """Numbered files in ``folder``; ``say`` reports those that had to be set aside."""
 
     folder: Path
     say: Callable[[str], None]
@@ -59,7 +59,7 @@ class Store:
 def opened(folder: Path, identity: dict[str, Any], say: Callable[[str], None]) -> Iterator[Store]:
     """The store of one configuration, for this process alone; made if it is not there.
 
-    One of another configuration is refused, as is a folder with other files.
+    One of another configuration is rejected, as is a folder with other files.
     """
     _files.writable_directory(folder)
     with _files.claimed(folder / LOCK):

@@ -1,4 +1,4 @@
-"""A sweep in a few numbers per cell: a table to read and a CSV file to go on with."""
+"""A sweep in a few numbers per cell: a table to read and a CSV file for programs."""
 
 import csv
 import io
@@ -28,10 +28,10 @@ ERROR, RETURN, REWARD = "final error", "late return", "late reward"
 TO_TARGET, EXACT = "error to target", "exact return"  # of methods
 LATE = {"return": RETURN, "reward_per_step": REWARD}  # by the name that a history gives
 MEANING = {
-    ERROR: "final error: squared distance of the central parameter to where agent 0 would settle alone "
-    "(its fixed point; a long run's average for policies that jump), nan where that is nowhere",
-    TO_TARGET: "error to target: squared distance of the central parameter to the method's own target, where "
-    "its mean path rests (the mean of targets, where every agent has one), nan where there is none",
+    ERROR: "final error: squared distance of the central parameter to agent 0's fixed point (for policies "
+    "that jump, to the average of a long run); nan where there is none",
+    TO_TARGET: "error to target: squared distance of the central parameter to the method's own target, to "
+    "which its mean path converges (the mean of targets, where every agent has one); nan where there is none",
     EXACT: "exact return: mean over agents of the learned policy's exact discounted return, as the method "
     "has no target",
     RETURN: "late return: mean return of the training episodes that ended in the last tenth of the steps, "

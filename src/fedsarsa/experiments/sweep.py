@@ -1,7 +1,7 @@
 """Sweeps: every cell of a grid is trained once and kept in a file of its own.
 
 Cells share the cores, the largest first. What is done is never done again: a sweep that was interrupted,
-killed or cut off goes on with the cells that are missing, those begun from their checkpoints.
+killed or cut off trains the cells that are missing, those begun from their checkpoints.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -66,7 +66,7 @@ class Sweep:
 
 @contextmanager
 def opened(grid: Grid, folder: Path, say: Callable[[str], None] = lambda _: None) -> Iterator[Sweep]:
-    """A sweep whose cells are, or will be, in ``folder``; ``say`` is told about damaged files."""
+    """A sweep whose cells are, or will be, in ``folder``; ``say`` reports damaged files."""
     with store.opened(folder, grid.identity(), say) as kept:
         yield Sweep(grid, kept)
 
@@ -113,7 +113,7 @@ def run(
 def train_together(sweep: Sweep, report: Report) -> None:
     """Train and store the cells that an engine trains side by side, such as all that fit into a GPU at once.
 
-    Those that have begun go on alone.
+    Those that have begun resume alone.
     """
     waiting = [
         cell

@@ -10,6 +10,7 @@ from rich.table import Column, Table
 from fedsarsa import theory
 from fedsarsa._checks import Floats
 from fedsarsa.algorithm import FedSARSA
+from fedsarsa.experiments.paper_labels import in_print
 from fedsarsa.theory.paper_bounds import Bounds
 from fedsarsa.theory.paper_constants import Constants
 from fedsarsa.theory.prediction import Prediction
@@ -38,11 +39,11 @@ LETTERS = {
     "C_prog": "parameter progress",
     "C_back": "backtracking",
     "C_var": "gradient variance",
-    "C_1": "heterogeneity in Theorem thm",
-    "C_2": "noise / N in Theorem thm",
-    "C_3": "third order in Theorem thm",
-    "C_4": "fourth order in Theorem thm",
-    "B": "squared radius of the ball in cor:err-con",
+    "C_1": "heterogeneity in Theorem 2",
+    "C_2": "noise / N in Theorem 2",
+    "C_3": "third order in Theorem 2",
+    "C_4": "fourth order in Theorem 2",
+    "B": "squared radius of the ball in the corollary on constant steps",
 }
 
 
@@ -120,7 +121,9 @@ def bounds_table(bounds: Bounds) -> Table:
     table = _table("Bounds", "inequality", *map(_right, ("exact", "bound", "applies")), "why")
     for row in bounds:
         exact = "" if row.exact is None else _number(row.exact)
-        table.add_row(row.name, exact, _number(row.bound), "yes" if row.applies else "no", row.reason)
+        applies = "yes" if row.applies else "no"
+        reason = in_print(row.reason, lambda _, name: name)
+        table.add_row(in_print(row.name), exact, _number(row.bound), applies, reason)
     return table
 
 

@@ -11,7 +11,7 @@ from multiprocessing import forkserver
 
 
 def prepare(*modules: str) -> None:
-    """Start the server that processes are forked from; it imports ``modules`` while this process goes on."""
+    """Start the server that processes are forked from; it imports ``modules`` meanwhile."""
     forkserver.set_forkserver_preload(list(modules))
     forkserver.ensure_running()
 

@@ -148,7 +148,7 @@ class FederationView(TrainingView):
         self._combine(type(result))
 
     def _show_rest(self, trained: Trained, turn: int) -> None:
-        """Draw what else a training says when its curve is on the way to the browser, and go on."""
+        """Draw what else a training says when its curve is on the way to the browser, and continue."""
         if turn != self.turn:
             return
         self.drift.show(trained)

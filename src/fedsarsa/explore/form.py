@@ -10,7 +10,7 @@ from fedsarsa.explore.control_values import Base, Values, only_shown, parsed, wr
 from fedsarsa.explore.controls import Control, shown
 from fedsarsa.explore.page import ERROR
 
-Changed = Callable[[bool], None]  # told whether the hand still moves
+Changed = Callable[[bool], None]  # gets whether the hand still moves
 WIDTH = 280  # pixels of a control
 
 

@@ -149,7 +149,7 @@ def in_process(function: Callable[..., Iterator[Any]], *arguments: Any, stopped:
 
 
 def prepare() -> None:
-    """Start what processes are forked from, while this process goes on."""
+    """Start what processes are forked from, while this process continues."""
     workers.prepare(*BEHIND_THEORY)
 
 

@@ -100,7 +100,7 @@ def sentence(rows: list[Row]) -> str:
             said.append(f"{block.capitalize()}: {'; '.join(names)}.")
     refused = sum(1 for row in rows if row.refused)
     if refused:
-        said.append(f"{refused} of {len(rows)} methods refuse these worlds.")
+        said.append(f"{refused} of {len(rows)} methods reject these worlds.")
     return (
         "Within reach of the best, by what methods know. " + " ".join(said)
         if said
@@ -141,7 +141,7 @@ def picture(rows: list[Row], number: str) -> Any:
 
 
 def table(rows: list[Row], leaders: set[Row]) -> str:
-    """All numbers of a fleet; leaders are in bold type, and what was refused says why."""
+    """All numbers of a fleet; leaders are in bold type, and rejected methods say why."""
     if not rows:
         return ""
     names = tables.columns(rows[0].board)

@@ -83,7 +83,7 @@ class Trained:
         """The mean error in the last quarter, split into ``bias`` and ``noise``.
 
         Bias is the squared distance of the mean parameter to ``point``, less what the noise of a mean over
-        few runs adds to it; noise is the rest. A single run does not tell that part.
+        few runs adds to it; noise is the rest. A single run does not show that part.
         """
         if self.point is None:
             return {"bias": math.nan, "noise": math.nan}

@@ -21,7 +21,7 @@ def explore(what: str | None, port: int, say: Callable[[str], None]) -> None:
     Raises
     ------
     ValueError
-        The configuration is wrong, or of environments of Gymnasium; or a folder holds no results.
+        The configuration is wrong, or of Gymnasium environments; or a folder holds no results.
     ImportError
         The extra ``explore`` is not installed.
     """

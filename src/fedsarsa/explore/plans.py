@@ -91,7 +91,7 @@ def plan(config: Config, folder: Path, target: float) -> Iterator[Planned]:
     Raises
     ------
     ValueError
-        No setting reaches the target, or theory does not speak of these settings.
+        No setting reaches the target, or theory does not cover these settings.
     """
     fleet, built = config.build(folder)
     with warnings.catch_warnings(action="ignore"):  # the plan has them

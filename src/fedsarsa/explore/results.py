@@ -58,7 +58,7 @@ class SweepResults:
 
     @cached_property
     def grid(self) -> Grid:
-        """The grid that the folder's description tells."""
+        """The grid that the folder's description gives."""
         known = json.loads((self.folder / MANIFEST).read_text(encoding="utf-8"))
         return grids.build(known["settings"], dict(known["axes"]), self.folder, str(self.folder))
 

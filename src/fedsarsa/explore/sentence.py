@@ -65,7 +65,9 @@ def _gains(alone: Bars, together: Bars) -> Iterator[str]:
     lose = together.low > alone.high
     yield f"{int(gain.sum())} of {agents} agents come nearer to their own fixed points by federating"
     rest = agents - int(gain.sum()) - int(lose.sum())
-    yield f"and {int(lose.sum())} get further away" + (f"; of {rest} the runs do not tell." if rest else ".")
+    yield f"and {int(lose.sum())} get further away" + (
+        f"; for {rest} the intervals overlap." if rest else "."
+    )
 
 
 def _numbers(by_number: ByNumber) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """A training saved on disk, to resume or to extend as if nothing had happened.
 
-Environments of Gymnasium cannot be saved: there a training goes on with new episodes.
+Gymnasium environments cannot be saved: there a training resumes with new episodes.
 """
 
 import hashlib
@@ -180,7 +180,7 @@ def _named(prefix: str, arrays: dict[str, Any], dims: tuple[str, ...]) -> dict[s
 def load(path: Path, mark: Fingerprint, problem: Problem, records: Synchronisations) -> State:
     """Read a checkpoint of the training with this fingerprint, its records into ``records``.
 
-    It may be one of fewer steps, which goes on; its bins of time are then put together.
+    It may be one of fewer steps, which resumes; its bins of time are then put together.
     """
     data = _netcdf.read(path, KIND, (*ARRAYS, "fingerprint", "t", "steps", "reports"))
     different = differences(json.loads(data.attrs["fingerprint"]), mark)

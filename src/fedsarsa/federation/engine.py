@@ -23,7 +23,7 @@ class Engine(ABC):
     first_agent : int
         The number of the problem's first agent in the federation that it is a part of.
     can_be_saved : bool
-        Whether a `State` is all that training goes on from; environments of Gymnasium have their own.
+        Whether a `State` is all that training resumes from; Gymnasium environments have their own.
     opens_rounds : bool
         Whether it lets the server rule open rounds by itself, where the rule does.
     opened : bool

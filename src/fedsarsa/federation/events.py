@@ -1,4 +1,4 @@
-"""What callbacks are told while a training runs: an event for every record."""
+"""What callbacks get while a training runs: an event for every record."""
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
@@ -26,6 +26,21 @@ class Event:
         Client drift before this synchronisation, NaN at t = 0.
     why : str or None
         Why the training is to stop, once ``stop`` was called.
+
+    Examples
+    --------
+    A callback that keeps what it sees, and stops early:
+
+    >>> import fedsarsa as fs
+    >>> norms = []
+    >>> def watch(event):
+    ...     norms.append(event.metrics["norm"])
+    ...     if event.t >= 50:
+    ...         event.stop("fifty steps are enough")
+    >>> fs.FedSARSA().train(fs.paper.fleet(agents=2), steps=1000, runs=1, callback=watch)
+    History(1 runs, 2 agents, 50 steps, 6 records, d = 25)
+    >>> len(norms)
+    6
     """
 
     why: str | None = None
@@ -79,7 +94,13 @@ class Event:
         return numbers
 
     def stop(self, why: str = "a callback stopped it") -> None:
-        """End the training with this record, as if so many steps had been asked for."""
+        """End the training with this record, as if so many steps had been asked for.
+
+        Parameters
+        ----------
+        why : str
+            The reason, which ``history.settings["stopped_early"]`` keeps.
+        """
         self.why = why
 
 

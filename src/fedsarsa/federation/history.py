@@ -1,5 +1,7 @@
 """What a training left behind: labelled arrays that save to netCDF and load again."""
 
+from __future__ import annotations
+
 import json
 import math
 from pathlib import Path
@@ -149,6 +151,24 @@ class History:
         ----------
         bins : int, optional
             As in `learning_curve`.
+
+        Returns
+        -------
+        xarray.DataArray
+            ``t`` is where a bin ends.
+
+        Raises
+        ------
+        AttributeError
+            The worlds are finite.
+
+        Examples
+        --------
+        >>> import fedsarsa as fs
+        >>> algo = fs.FedSARSA(fs.FourierBasis(1), fs.EpsilonGreedy(0.1), step_size=0.1)
+        >>> history = algo.train(fs.control.fleet("CartPole", agents=2), steps=200, runs=1)
+        >>> history.reward_curve(bins=2).values.tolist()
+        [[[1.0, 1.0], [1.0, 1.0]]]
         """
         return _quotient(self._pooled(bins), "rewards", "steps").rename("reward_per_step")
 
@@ -161,6 +181,18 @@ class History:
         ----------
         share : float
             What is late: the last tenth of the steps unless given.
+
+        Returns
+        -------
+        xarray.DataArray
+            Named "return" or "reward_per_step".
+
+        Raises
+        ------
+        AttributeError
+            The worlds are finite.
+        ValueError
+            ``share`` is outside (0, 1].
         """
         if not 0 < _checks.number("share", share) <= 1:
             raise ValueError(f"share must be a number in (0, 1], got {share!r}")
@@ -194,10 +226,23 @@ class History:
         theta : (d,) array
             Where to measure from, such as ``fs.theory.fixed_point(...)``.
 
+        Returns
+        -------
+        xarray.DataArray
+            (run, t), NaN from where a run has failed.
+
         Raises
         ------
         ValueError
             ``theta`` has another shape.
+
+        Examples
+        --------
+        >>> import fedsarsa as fs
+        >>> fleet, algo = fs.paper.fleet(agents=2), fs.FedSARSA()
+        >>> target = fs.theory.fixed_point(fleet[0], algo.features, algo.policy)
+        >>> algo.train(fleet, steps=20, runs=3).mse(target).shape
+        (3, 3)
         """
         reference = _checks.labelled("theta", theta, [("d",)])
         dim = self.data.sizes["d"]
@@ -214,6 +259,18 @@ class History:
         ----------
         theta : (N, d) array
             A point per agent, such as its fixed point.
+
+        Returns
+        -------
+        xarray.DataArray
+            (run, t, agent).
+
+        Raises
+        ------
+        AttributeError
+            The server's rule is not a personal one.
+        ValueError
+            ``theta`` has another shape.
 
         Examples
         --------
@@ -243,17 +300,31 @@ class History:
         ------
         OSError
             It cannot be written.
+
+        Examples
+        --------
+        >>> import tempfile, pathlib
+        >>> import fedsarsa as fs
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "history.nc"
+        >>> fs.FedSARSA().train(fs.paper.fleet(agents=2), steps=20, runs=1).save(path)
+        >>> fs.History.load(path)
+        History(1 runs, 2 agents, 20 steps, 3 records, d = 25)
         """
         _netcdf.write(self.data, Path(path))
 
     @classmethod
-    def load(cls, path: str | Path) -> "History":
+    def load(cls, path: str | Path) -> History:
         """Read a history that ``save`` wrote.
 
         Parameters
         ----------
         path : str or Path
             The file.
+
+        Returns
+        -------
+        History
+            With the same arrays and settings.
 
         Raises
         ------

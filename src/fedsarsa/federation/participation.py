@@ -33,10 +33,10 @@ class Faults:
     Parameters
     ----------
     absent : float
-        The chance with which an agent that is asked drops out of a round, or is late, in [0, 1). The round
-        counts without it, and for the agent it is as if it had not been.
+        Probability in [0, 1) that an agent drops out of a round that asks it, or is late. The round counts
+        without the agent, whose world does not move.
     liars : sequence of int
-        Agents that send before + lie (after - before) instead of what they learned, in every round.
+        Agents that send before + lie (after - before) in every round, instead of what they learned.
     lie : float
         What they multiply their change by: -1 sends the opposite, 100 far too much.
 

@@ -77,7 +77,7 @@ class Episodes:
 
 @dataclass(eq=False)
 class State:
-    """Where a training stands after ``t`` steps; with the problem, all that is needed to go on.
+    """Where a training stands after ``t`` steps; with the problem, all that is needed to resume.
 
     Attributes
     ----------
@@ -236,7 +236,7 @@ def first_episodes(problem: Problem) -> Episodes:
 def variables(problem: Problem, episodes: Episodes, failed_at: Integers, t: int) -> dict[str, Any]:
     """How episodes went up to step ``t``, for a history; of runs that failed, in the bins before they did.
 
-    Until a failure is noticed, some engines take more steps than others. What they see then is not told.
+    Until a failure is noticed, some engines take more steps than others. What they see then is not recorded.
     """
     dims = ("run", "agent", "bin")
     last = np.where(failed_at == RUNNING, problem.bins, failed_at * problem.bins // problem.steps)

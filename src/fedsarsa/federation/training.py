@@ -131,7 +131,7 @@ def train(
                     if last or error.errno not in NO_ROOM:
                         raise
                     over = state.t == problem.steps
-                    then = "it cannot be extended" if over else "it goes on, and saves again in a minute"
+                    then = "it cannot be extended" if over else "it continues, and saves again in a minute"
                     warnings.warn(f"{error}; training is not saved: {then}", RuntimeWarning, stacklevel=3)
                 saved = time.monotonic()
     _check_first_step(state)
@@ -159,8 +159,8 @@ def train_together(
 ) -> list[tuple[State, Synchronisations]]:
     """Train problems side by side that have rounds of one length and as many steps.
 
-    ``report`` is told how many agent-steps are done since it was told last. After Ctrl-C, ``paths`` have the
-    checkpoints of all problems, from which each can go on alone.
+    ``report`` gets how many agent-steps are done since it was last called. After Ctrl-C, ``paths`` have the
+    checkpoints of all problems, from which each can resume alone.
     """
     first, numbers = problems[0], sum(problem.runs for problem in problems) * problems[0].features.dim
     lanes = sum(problem.runs * problem.agents for problem in problems)

@@ -35,7 +35,18 @@ class GridActions:
         object.__setattr__(self, "count", _checks.integer("count", self.count, least=2))
 
     def numbers(self, low: float, high: float) -> Floats:
-        """The actions."""
+        """The actions as numbers, from the lowest to the highest.
+
+        Parameters
+        ----------
+        low, high : float
+            Lowest and highest action.
+
+        Returns
+        -------
+        (count,) array
+            Numbers at equal distances.
+        """
         return np.linspace(low, high, self.count)
 
 

@@ -77,7 +77,7 @@ class Basis(ABC):
         return self.coefficients().active
 
     def identity(self) -> list[object]:
-        """What tells this basis from others."""
+        """What distinguishes this basis from others."""
         return [*self.coefficients()]
 
     @staticmethod
@@ -158,7 +158,7 @@ class BoxMap:
         return any(self.scaled(self.with_action(inputs, number))[1] for number in numbers)
 
     def identity(self) -> list[object]:
-        """What tells this map from others."""
+        """What distinguishes this map from others."""
         return [*self.basis.identity(), self.low, self.high, self.stack, self.joint]
 
     def constant(self, value: float) -> Floats:
@@ -187,10 +187,44 @@ class ContinuousFeatures(ABC):
 
     @abstractmethod
     def on_box(self, inputs: int) -> Basis:
-        """The basis for a number of inputs."""
+        """The basis for a number of inputs.
+
+        Parameters
+        ----------
+        inputs : int
+            Numbers in an observation.
+
+        Returns
+        -------
+        Basis
+            Its functions of observations that are scaled to [0, 1].
+
+        Raises
+        ------
+        ValueError
+            The features do not fit so many inputs, or would have too many parameters.
+        """
 
     def on(self, states: int, actions: int) -> Any:
-        """Finite worlds have no continuous observations."""
+        """Finite worlds have no continuous observations.
+
+        Parameters
+        ----------
+        states : int
+            S, the number of states.
+        actions : int
+            A, the number of actions.
+
+        Returns
+        -------
+        never
+            It always raises.
+
+        Raises
+        ------
+        ValueError
+            Always: the message names the features of finite worlds.
+        """
         raise ValueError(
             f"features must be OneHot, ModuloFeatures or TabularFeatures in a finite world "
             f"({states} states, {actions} actions), got {self!r}"

@@ -35,7 +35,7 @@ class OnStates:
         return False
 
     def identity(self) -> list[object]:
-        """What tells this map from others."""
+        """What distinguishes this map from others."""
         return [type(self).__name__, *vars(self).values()]
 
 
@@ -179,12 +179,41 @@ class FiniteFeatures(ABC):
 
     @abstractmethod
     def on(self, states: int, actions: int) -> FeatureMap:
-        """The map on a world of ``states`` states and ``actions`` actions."""
+        """The map on a world of ``states`` states and ``actions`` actions.
+
+        Parameters
+        ----------
+        states : int
+            S, the number of states.
+        actions : int
+            A, the number of actions.
+
+        Returns
+        -------
+        Aggregation or DenseTable
+            phi(s, a) of every pair, which engines and theory read.
+
+        Raises
+        ------
+        ValueError
+            The features do not fit so many states and actions.
+        """
 
 
 @dataclass(frozen=True)
 class OneHot(FiniteFeatures):
     """One parameter per pair (tabular SARSA): d = S A.
+
+    Raises
+    ------
+    ValueError
+        With ``on``, where the parameters do not fit into memory.
+
+    Notes
+    -----
+    phi(s, a) is the unit vector of the pair:
+
+        phi_j(s, a) = 1 if j = s A + a, else 0
 
     Examples
     --------
@@ -224,6 +253,12 @@ class ModuloFeatures(FiniteFeatures):
     ValueError, TypeError
         ``d1`` or ``d2`` is no integer of at least 1, or a world has fewer states or actions.
 
+    Notes
+    -----
+    Pairs whose state and action agree modulo d1 and d2 share a parameter:
+
+        phi_j(s, a) = 1 if j = (s mod d1) d2 + (a mod d2), else 0
+
     Examples
     --------
     >>> import fedsarsa as fs
@@ -244,7 +279,13 @@ class ModuloFeatures(FiniteFeatures):
         return self.d1 * self.d2
 
     def on(self, states: int, actions: int) -> Aggregation:
-        """The map on a world of ``states`` states and ``actions`` actions."""
+        """The map on a world of ``states`` states and ``actions`` actions.
+
+        Raises
+        ------
+        ValueError
+            The world has fewer than ``d1`` states or ``d2`` actions.
+        """
         if self.d1 > states or self.d2 > actions:
             raise ValueError(
                 f"ModuloFeatures({self.d1}, {self.d2}) needs at least {self.d1} states and "
@@ -267,6 +308,12 @@ class TabularFeatures(FiniteFeatures):
     ------
     ValueError
         ``table`` has another shape, is not finite, or holds a norm above 1.
+
+    Notes
+    -----
+    The value of a pair is linear in the parameter:
+
+        Q(s, a) = sum_j table[s, a, j] theta_j
 
     Examples
     --------
@@ -300,7 +347,13 @@ class TabularFeatures(FiniteFeatures):
         return self.table.shape[2]
 
     def on(self, states: int, actions: int) -> DenseTable:
-        """The map on a world of ``states`` states and ``actions`` actions."""
+        """The map on a world of ``states`` states and ``actions`` actions.
+
+        Raises
+        ------
+        ValueError
+            The table is for other numbers of states and actions.
+        """
         if self.table.shape[:2] != (states, actions):
             raise ValueError(
                 f"features have a table for {self.table.shape[0]} states and "

@@ -85,6 +85,12 @@ class FourierBasis(ContinuousFeatures):
     ValueError, TypeError
         An argument is out of its range, or of another kind.
 
+    Notes
+    -----
+    With u the observation scaled to [0, 1] and n vectors c of whole numbers from 0 to ``order``,
+
+        phi_c(u) = cos(pi c'u) / sqrt(n)
+
     Examples
     --------
     Basis functions of two observations:

@@ -1,5 +1,7 @@
 """Features of one's own: any function of observations, such as a frozen network's last layer."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -66,7 +68,7 @@ class FunctionBasis(Basis):
         return np.zeros(self.size)
 
     def identity(self) -> list[object]:
-        """What tells this function from others."""
+        """What distinguishes this function from others."""
         return [self.inputs, self.size, self.probed()]
 
     def probed(self) -> Floats:
@@ -120,6 +122,12 @@ class FunctionFeatures(ContinuousFeatures):
     TypeError
         ``function`` cannot be called.
 
+    Notes
+    -----
+    Every action has parameters of its own. With f = function(x),
+
+        Q(x, a) = sum_j f_j theta_(j, a)
+
     Examples
     --------
     >>> import numpy as np
@@ -138,7 +146,13 @@ class FunctionFeatures(ContinuousFeatures):
         self.function = function
 
     def on_box(self, inputs: int) -> FunctionBasis:
-        """The basis for a number of inputs; the function is called to see how many features it gives."""
+        """The basis for a number of inputs; the function is called to see how many features it gives.
+
+        Raises
+        ------
+        ValueError
+            The function does not answer a row of features for every row of observations.
+        """
         try:
             shape = np.shape(self.function(np.zeros((2, inputs))))
         except Exception as error:

@@ -94,6 +94,13 @@ class RandomFourier(ContinuousFeatures):
     ValueError, TypeError
         An argument is out of its range, or of another kind.
 
+    Notes
+    -----
+    With u the observation scaled to [0, 1], ``count`` vectors w_j with normal entries of standard deviation
+    1 / (width sqrt(inputs)), and b_j uniform in [0, 2 pi),
+
+        phi_j(u) = cos(w_j'u + b_j) / sqrt(count),  but phi_0(u) = 1 / sqrt(count)
+
     Examples
     --------
     Basis functions of an image with 147 numbers:

@@ -95,6 +95,13 @@ class RBF(ContinuousFeatures):
     ValueError, TypeError
         An argument is out of its range, or of another kind.
 
+    Notes
+    -----
+    With u the observation scaled to [0, 1] and s_i the ``width`` times the distance between centres
+    along input i,
+
+        g_k(u) = exp(-sum_i (u_i - c_ki)^2 / (2 s_i^2)),  phi_k(u) = g_k(u) / sum_l g_l(u)
+
     Examples
     --------
     Basis functions of two observations:

@@ -15,10 +15,37 @@ LAST = 2**62  # a step that no training reaches
 
 @runtime_checkable
 class Schedule(Protocol):
-    """A number for every time step."""
+    """A number for every time step.
+
+    Examples
+    --------
+    A step size of your own is any object with ``at``:
+
+    >>> from dataclasses import dataclass
+    >>> import numpy as np
+    >>> import fedsarsa as fs
+    >>> @dataclass(frozen=True)
+    ... class RootDecay:
+    ...     first: float
+    ...     def at(self, t):
+    ...         return self.first / np.sqrt(1 + t)
+    >>> fs.FedSARSA(step_size=RootDecay(0.1)).train(fs.paper.fleet(agents=2), steps=20, runs=1)
+    History(1 runs, 2 agents, 20 steps, 3 records, d = 25)
+    """
 
     def at(self, t: NDArray[np.int64]) -> Floats:
-        """The numbers of an array of time steps."""
+        """The numbers of an array of time steps.
+
+        Parameters
+        ----------
+        t : (n,) array of int
+            Time steps, counted from 0.
+
+        Returns
+        -------
+        (n,) array
+            A number for each of them.
+        """
         ...
 
 
@@ -62,6 +89,10 @@ class LinearSchedule(_Between):
     ValueError, TypeError
         ``start`` or ``end`` is below 0, or ``steps`` below 1.
 
+    Notes
+    -----
+    x_t = start + (end - start) min(t / steps, 1)
+
     Examples
     --------
     >>> import numpy as np
@@ -78,7 +109,18 @@ class LinearSchedule(_Between):
         return given
 
     def at(self, t: NDArray[np.int64]) -> Floats:
-        """The numbers of an array of time steps."""
+        """The numbers of an array of time steps.
+
+        Parameters
+        ----------
+        t : (n,) array of int
+            Time steps, counted from 0.
+
+        Returns
+        -------
+        (n,) array
+            A number for each of them.
+        """
         share = self.share(t)
         return (1 - share) * self.start + share * self.end
 
@@ -101,6 +143,10 @@ class ExponentialSchedule(_Between):
     ValueError, TypeError
         ``start`` or ``end`` is not positive, or ``steps`` below 1.
 
+    Notes
+    -----
+    x_t = start (end / start)^min(t / steps, 1)
+
     Examples
     --------
     >>> import numpy as np
@@ -110,7 +156,18 @@ class ExponentialSchedule(_Between):
     """
 
     def at(self, t: NDArray[np.int64]) -> Floats:
-        """The numbers of an array of time steps."""
+        """The numbers of an array of time steps.
+
+        Parameters
+        ----------
+        t : (n,) array of int
+            Time steps, counted from 0.
+
+        Returns
+        -------
+        (n,) array
+            A number for each of them.
+        """
         share = self.share(t)
         return np.asarray(self.start ** (1 - share) * self.end**share, dtype=np.float64)
 
@@ -137,6 +194,16 @@ class Scheduled:
 
     def at_step(self, t: int) -> Self:
         """Return the policy with the number of step ``t``; itself, unless its number follows a schedule.
+
+        Parameters
+        ----------
+        t : int
+            A time step, counted from 0.
+
+        Returns
+        -------
+        policy
+            One of the same kind, with a constant number.
 
         Raises
         ------

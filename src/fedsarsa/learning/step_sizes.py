@@ -30,6 +30,10 @@ class ConstantStep:
     ValueError, TypeError
         ``value`` is no positive number.
 
+    Notes
+    -----
+    alpha_t = value
+
     Examples
     --------
     >>> import fedsarsa as fs
@@ -43,7 +47,18 @@ class ConstantStep:
         object.__setattr__(self, "value", _checks.positive("step_size", self.value))
 
     def at(self, t: NDArray[np.int64]) -> Floats:
-        """alpha_t for an array of time steps."""
+        """alpha_t for an array of time steps.
+
+        Parameters
+        ----------
+        t : (n,) array of int
+            Time steps, counted from 0.
+
+        Returns
+        -------
+        (n,) array
+            Step sizes.
+        """
         return np.full(len(t), self.value)
 
 
@@ -64,6 +79,11 @@ class LinearDecay:
     ValueError, TypeError
         ``w`` or ``a`` is no positive number.
 
+    Notes
+    -----
+    alpha_t = 4 / (w (1 + t + a)),
+    theta-tilde = sum_t (a + t) theta-bar_t / sum_t (a + t)
+
     Examples
     --------
     >>> import numpy as np
@@ -80,7 +100,18 @@ class LinearDecay:
         object.__setattr__(self, "a", _checks.positive("a", self.a))
 
     def at(self, t: NDArray[np.int64]) -> Floats:
-        """alpha_t for an array of time steps."""
+        """alpha_t for an array of time steps.
+
+        Parameters
+        ----------
+        t : (n,) array of int
+            Time steps, counted from 0.
+
+        Returns
+        -------
+        (n,) array
+            Step sizes.
+        """
         return np.asarray(4.0 / (self.w * (1.0 + t + self.a)), dtype=np.float64)
 
 
@@ -100,6 +131,10 @@ class PiecewiseDecay:
     ValueError, TypeError
         A value is not positive, the boundaries do not increase, or there is not one value more than
         boundaries.
+
+    Notes
+    -----
+    alpha_t = values[k] with k the number of boundaries of at most t
 
     Examples
     --------
@@ -129,7 +164,18 @@ class PiecewiseDecay:
             raise ValueError(f"boundaries must increase, got {list(self.boundaries)}")
 
     def at(self, t: NDArray[np.int64]) -> Floats:
-        """alpha_t for an array of time steps."""
+        """alpha_t for an array of time steps.
+
+        Parameters
+        ----------
+        t : (n,) array of int
+            Time steps, counted from 0.
+
+        Returns
+        -------
+        (n,) array
+            Step sizes.
+        """
         return np.asarray(self.values, dtype=float)[
             np.searchsorted(np.asarray(self.boundaries), t, side="right")
         ]

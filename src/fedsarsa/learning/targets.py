@@ -11,6 +11,7 @@ SAMPLED, EXPECTED, MAX = TARGETS = ("sampled", "expected", "max")
 ACCUMULATING, REPLACING = TRACES = ("accumulating", "replacing")
 OWN_CHAIN, SHARED_CHAIN, ALL_PAIRS = SAMPLING = ("own-chain", "shared-chain", "all-pairs")
 NOTHING, DIRECTION, LOG_WEIGHTS, VISITS = LEAVES = (None, "direction", "log-weights", "visits")
+Behaviour = FixedPolicy | Sequence[FixedPolicy]  # one for all agents, or one per agent
 
 
 @dataclass(frozen=True, eq=False)

@@ -185,6 +185,13 @@ class TileCoding(ContinuousFeatures):
     ValueError, TypeError
         An argument is out of its range, or of another kind.
 
+    Notes
+    -----
+    With u the observation scaled to [0, 1] and o_k the displacement of grid k, each grid has one active
+    tile,
+
+        number floor(u bins + o_k), with the value phi = 1 / sqrt(tilings)
+
     Examples
     --------
     Basis functions of two observations:

@@ -1,5 +1,7 @@
 """Consensus TD: agents on a graph who watch one chain, each with a reward of its own."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -50,6 +52,12 @@ class ConsensusTD(Prediction):
         An argument is out of its range; with ``shared``, when it trains, agents have different
         kernels.
 
+    Notes
+    -----
+    With the direction g_i(theta) = phi(s, a) (r + discount phi(s', a')'theta - phi(s, a)'theta) of TD(0),
+
+        theta_i <- Proj(sum_j W_ij theta_j + alpha_t g_i(theta_i))
+
     Examples
     --------
     >>> import fedsarsa as fs
@@ -79,7 +87,7 @@ class ConsensusTD(Prediction):
         return replace(step, sampling=SHARED_CHAIN) if self.shared else step
 
     def check(self, fleet: Fleet) -> None:
-        """Refuse kernels that differ where agents watch one chain."""
+        """Reject kernels that differ where agents watch one chain."""
         if not self.shared:
             return
         first = fleet.worlds[0]

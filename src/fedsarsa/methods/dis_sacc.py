@@ -29,6 +29,17 @@ class DisSACC(PredictionInRounds):
     independent : bool
         Whether pairs are drawn from stationary distributions, and not along chains.
 
+    Raises
+    ------
+    ValueError, TypeError
+        ``policy`` is no FixedPolicy, or another argument is out of its range.
+
+    Notes
+    -----
+    With the direction g_i of TD(0) at the K samples o_l of a round,
+
+        theta-bar <- Proj(theta-bar + alpha mean_i (1/K) sum_l g_i(theta-bar; o_l))
+
     Examples
     --------
     >>> import fedsarsa as fs

@@ -34,6 +34,17 @@ class FedHSA(PredictionInRounds):
     independent : bool
         Whether pairs are drawn from stationary distributions, and not along chains.
 
+    Raises
+    ------
+    ValueError, TypeError
+        ``policy`` is no FixedPolicy, or another argument is out of its range.
+
+    Notes
+    -----
+    With the direction g_i of TD(0), and g_i^0 that of the round's first sample at theta-bar,
+
+        theta_i <- theta_i + alpha_t (g_i(theta_i) + mean_j g_j^0 - g_i^0)
+
     Examples
     --------
     >>> import fedsarsa as fs

@@ -1,6 +1,7 @@
 """Federated Q-learning with behaviour policies of the agents' own."""
 
-from collections.abc import Sequence
+from __future__ import annotations
+
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -15,7 +16,7 @@ from fedsarsa.federation.servers import ImportanceMean, Mean
 from fedsarsa.learning.features import Aggregation, FiniteFeatures, OneHot
 from fedsarsa.learning.policies import FixedPolicy, Greedy
 from fedsarsa.learning.step_sizes import StepSize, largest_step_size, schedules
-from fedsarsa.learning.targets import MAX, behaviours
+from fedsarsa.learning.targets import MAX, Behaviour, behaviours
 from fedsarsa.methods.method import Communication, Task
 from fedsarsa.methods.setting import Setting, learned_policies
 from fedsarsa.theory.mixed_worlds import mixture, visit_shares
@@ -51,6 +52,13 @@ class FedQ(Setting):
         An argument is out of its range, a step size is 1 or more, or features have several active
         parameters per pair.
 
+    Notes
+    -----
+        Q(s, a) <- Q(s, a) + alpha_t (r + discount max_b Q(s', b) - Q(s, a))
+
+    In worlds that differ it rests where sum_i mu_i(s, a) (T_i Q - Q)(s, a) = 0, with the agents' long-run
+    visits mu_i and Bellman optimality operators T_i.
+
     Examples
     --------
     >>> import fedsarsa as fs
@@ -61,7 +69,7 @@ class FedQ(Setting):
     (3, 6, 2)
     """
 
-    behaviour: FixedPolicy | Sequence[FixedPolicy] = field(default_factory=FixedPolicy)
+    behaviour: Behaviour = field(default_factory=FixedPolicy)
     step_size: StepSize = 0.1
     sync_every: int = 10
     averaging: str = EQUAL
@@ -92,7 +100,7 @@ class FedQ(Setting):
         )
 
     def check(self, fleet: Fleet) -> None:
-        """Refuse features with which Q-learning may diverge, and behaviours that leave out a pair."""
+        """Reject features with which Q-learning may diverge, and behaviours that leave out a pair."""
         phi = self.algorithm().feature_map(fleet)
         if not isinstance(phi, Aggregation):
             raise ValueError(
@@ -118,6 +126,16 @@ class FedQ(Setting):
         """The optimal Q of the worlds mixed pair by pair by visits, (S A,), as step sizes vanish.
 
         None for features that are not one-hot.
+
+        Parameters
+        ----------
+        fleet : Fleet
+            The agents' worlds.
+
+        Returns
+        -------
+        (S A,) array or None
+            The point to which training converges, noise apart.
         """
         if not isinstance(self.features, OneHot):
             return None
@@ -125,7 +143,18 @@ class FedQ(Setting):
         return optimal_values(mixture(fleet, visit_shares(fleet, self.behaviour))).ravel()
 
     def policies(self, history: History) -> Floats:
-        """The greedy policies (R, S, A) of the last central parameters."""
+        """The greedy policies (R, S, A) of the last central parameters.
+
+        Parameters
+        ----------
+        history : History
+            What ``train`` returned.
+
+        Returns
+        -------
+        (R, S, A) array
+            Probabilities of actions.
+        """
         return learned_policies(history, self.features, Greedy())
 
     def communication(self, d: int, N: int) -> Communication:  # noqa: ARG002

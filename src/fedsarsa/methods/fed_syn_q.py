@@ -38,6 +38,12 @@ class FedSynQ(Setting):
     ValueError, TypeError
         ``sync_every`` is no integer of at least 1, or a step size is above 1.
 
+    Notes
+    -----
+    For all pairs at once, with a successor s'(s, a) of each,
+
+        Q(s, a) <- (1 - alpha_t) Q(s, a) + alpha_t (r + discount max_b Q(s'(s, a), b))
+
     Examples
     --------
     >>> import fedsarsa as fs
@@ -79,11 +85,33 @@ class FedSynQ(Setting):
         return problem
 
     def target(self, fleet: Fleet) -> Floats:
-        """The optimal Q of the mean world, (S A,), up to terms of the order of the step size."""
+        """The optimal Q of the mean world, (S A,), up to terms of the order of the step size.
+
+        Parameters
+        ----------
+        fleet : Fleet
+            The agents' worlds.
+
+        Returns
+        -------
+        (S A,) array
+            The point to which training converges, noise apart.
+        """
         return optimal_values(as_fleet(fleet).central()).ravel()
 
     def policies(self, history: History) -> Floats:
-        """The greedy policies (R, S, A) of the last central parameters."""
+        """The greedy policies (R, S, A) of the last central parameters.
+
+        Parameters
+        ----------
+        history : History
+            What ``train`` returned.
+
+        Returns
+        -------
+        (R, S, A) array
+            Probabilities of actions.
+        """
         return learned_policies(history, OneHot(), Greedy())
 
 

@@ -1,5 +1,7 @@
 """FedTD(0): federated evaluation of a fixed policy, with a step of the server."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -39,7 +41,13 @@ class FedTD(PredictionInRounds):
     Raises
     ------
     ValueError, TypeError
-        An argument is out of its range.
+        ``policy`` is no FixedPolicy, or another argument is out of its range.
+
+    Notes
+    -----
+        theta_i <- theta_i + alpha_t phi(s, a) (r + discount phi(s', a')'theta_i - phi(s, a)'theta_i)
+
+    and after K steps theta-bar <- Proj(theta-bar + server_step mean_i (theta_i - theta-bar)).
 
     Examples
     --------

@@ -1,5 +1,7 @@
 """What a method is: one of the systems that the papers compare, trained and measured like all others."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
@@ -28,6 +30,12 @@ class Communication(NamedTuple):
         Numbers sent and received by an agent in one exchange; a mean over agents where they differ.
     per : int or None
         Steps from one exchange to the next; None: there is one exchange, after the last step.
+
+    Examples
+    --------
+    >>> import fedsarsa as fs
+    >>> fs.methods.FedTD(sync_every=50).communication(d=25, N=10)
+    Communication(up=25, down=25, per=50)
     """
 
     up: float
@@ -47,6 +55,13 @@ class Method(Protocol):
         Whether it learns how to act, or what a fixed policy is worth.
     knows : {"samples", "simulator", "worlds"}
         What it learns from: the steps of its agents, draws from every pair at will, or exact kernels.
+
+    Examples
+    --------
+    >>> import fedsarsa as fs
+    >>> method = fs.methods.FedTD(step_size=0.05)
+    >>> method.name, method.task, method.knows, isinstance(method, fs.methods.Method)
+    ('FedTD', 'prediction', 'samples', True)
     """
 
     name: ClassVar[str]
@@ -68,16 +83,63 @@ class Method(Protocol):
         callback: Callback | Sequence[Callback] | None = None,
         precision: str = "float64",
     ) -> History:
-        """Train, with the arguments of ``FedSARSA.train`` and a history as it makes them."""
+        """Train, with the arguments of ``FedSARSA.train`` and a history as it makes them.
+
+        Parameters
+        ----------
+        fleet : Fleet
+            The agents' worlds.
+        steps : int
+            T, steps per agent; sweeps over a table where the method plans.
+        runs : int
+            Federations to train.
+        seed : int
+            With run and agent number it decides every random number.
+        engine, theta0, threads, progress, record_every, checkpoint, callback, precision
+            As for ``FedSARSA.train``.
+
+        Returns
+        -------
+        History
+            As ``FedSARSA.train`` makes it.
+
+        Raises
+        ------
+        ValueError, TypeError
+            The method cannot take these worlds, or an argument is out of its range.
+        """
 
     def target(self, fleet: Fleet) -> Floats | None:
-        """The exact point that training tends to, (d,), or (N, d) with a point per agent.
+        """The exact point to which training converges, (d,), or (N, d) with a point per agent.
 
         None where there is no such point, or none that is known.
+
+        Parameters
+        ----------
+        fleet : Fleet
+            The agents' worlds.
+
+        Returns
+        -------
+        (d,) or (N, d) array, or None
+            The point to which training converges, noise apart.
         """
 
     def communication(self, d: int, N: int) -> Communication:
-        """Numbers that one of ``N`` agents sends and receives, with ``d`` parameters."""
+        """Numbers that one of ``N`` agents sends and receives, with ``d`` parameters.
+
+        Parameters
+        ----------
+        d : int
+            Parameters.
+        N : int
+            Agents.
+
+        Returns
+        -------
+        Communication
+            Numbers sent, numbers received, and steps between two exchanges.
+        """
 
 
 def finite_fleet(worlds: AnyFleet | Sequence[FiniteMDP], name: str) -> Fleet:
@@ -92,7 +154,27 @@ def finite_fleet(worlds: AnyFleet | Sequence[FiniteMDP], name: str) -> Fleet:
 
 @runtime_checkable
 class ControlMethod(Method, Protocol):
-    """A method that learns how to act."""
+    """A method that learns how to act.
+
+    Examples
+    --------
+    >>> import fedsarsa as fs
+    >>> isinstance(fs.methods.FedQ(), fs.methods.ControlMethod)
+    True
+    >>> isinstance(fs.methods.FedTD(), fs.methods.ControlMethod)
+    False
+    """
 
     def policies(self, history: History) -> Floats:
-        """The learned policies: (R, S, A), or (R, N, S, A) where every agent has one of its own."""
+        """The learned policies: (R, S, A), or (R, N, S, A) where every agent has one of its own.
+
+        Parameters
+        ----------
+        history : History
+            What ``train`` returned.
+
+        Returns
+        -------
+        array
+            Probabilities of actions.
+        """

@@ -1,6 +1,7 @@
 """n-step TD, with the policy that is evaluated or with others."""
 
-from collections.abc import Sequence
+from __future__ import annotations
+
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -11,8 +12,7 @@ from fedsarsa._checks import Floats
 from fedsarsa.algorithm import FedSARSA
 from fedsarsa.federation.servers import Mean
 from fedsarsa.learning.features import Aggregation
-from fedsarsa.learning.policies import FixedPolicy
-from fedsarsa.learning.targets import Step, behaviours
+from fedsarsa.learning.targets import Behaviour, Step, behaviours
 from fedsarsa.methods.policy_evaluation import PredictionInRounds, each_operators, late_steps, rest_point
 from fedsarsa.theory.stationary import stationary_distribution
 from fedsarsa.worlds.finite import FiniteMDP
@@ -49,6 +49,14 @@ class NStepTD(PredictionInRounds):
         An argument is out of its range, or an agent's behaviour never takes an action that the
         policy takes.
 
+    Notes
+    -----
+    With errors e_l = r_l + discount Q(s_(l+1), a_(l+1)) - Q(s_l, a_l), all at the present parameter,
+
+        theta_i <- theta_i + alpha_t phi(s_t, a_t) sum_(l = t .. t+n-1) discount^(l-t) rho_l e_l
+
+    where rho_l is 1, or with ``behaviour`` the product of pi / behaviour from t to l.
+
     Examples
     --------
     >>> import fedsarsa as fs
@@ -59,7 +67,7 @@ class NStepTD(PredictionInRounds):
     """
 
     n: int = 2
-    behaviour: FixedPolicy | Sequence[FixedPolicy] | None = None
+    behaviour: Behaviour | None = None
 
     name: ClassVar[str] = "NStepTD"
 
@@ -85,7 +93,7 @@ class NStepTD(PredictionInRounds):
         return replace(step, ahead=self.n, ratios=bool(step.behaviour))
 
     def check(self, fleet: Fleet) -> None:
-        """Refuse features and behaviours with which off-policy learning does not work."""
+        """Reject features and behaviours with which off-policy learning does not work."""
         if self.behaviour is None:
             return
         features = self.algorithm().feature_map(fleet)

@@ -28,6 +28,17 @@ class OneShotTD(Prediction):
     independent : bool
         Whether pairs are drawn from stationary distributions, and not along chains.
 
+    Raises
+    ------
+    ValueError, TypeError
+        ``policy`` is no FixedPolicy, or another argument is out of its range.
+
+    Notes
+    -----
+    With the direction g_i of TD(0), for all T steps and once at the end,
+
+        theta_i <- theta_i + alpha_t g_i(theta_i),  theta-bar = mean_i theta_i
+
     Examples
     --------
     >>> import fedsarsa as fs

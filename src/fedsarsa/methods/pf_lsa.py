@@ -40,7 +40,13 @@ class PFLSA(Prediction):
     Raises
     ------
     ValueError, TypeError
-        An argument is out of its range.
+        ``policy`` is no FixedPolicy, or another argument is out of its range.
+
+    Notes
+    -----
+    With the direction g_i of TD(0),
+
+        theta_i <- Proj(theta_i + alpha_t (own g_i(theta_i) + (1 - own) mean_j g_j(theta_j)))
 
     Examples
     --------

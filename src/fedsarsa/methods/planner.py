@@ -1,5 +1,7 @@
 """Methods that know the worlds: local steps on exact tables, in rounds that a server ends by the mean."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, fields
@@ -122,6 +124,29 @@ class Planning:
         A step is one sweep over the table of every agent, and takes no samples. Hundreds are enough where
         methods that learn from samples take thousands, so there are 512 unless given. There is one engine,
         ``auto``, and one thread.
+
+        Parameters
+        ----------
+        fleet : Fleet
+            The agents' worlds.
+        steps : int
+            T, sweeps over the table of every agent.
+        runs : int
+            Federations to train.
+        seed : int
+            With run and agent number it decides every random number.
+        engine, theta0, threads, progress, record_every, checkpoint, callback, precision
+            As for ``FedSARSA.train``.
+
+        Returns
+        -------
+        History
+            As ``FedSARSA.train`` makes it.
+
+        Raises
+        ------
+        ValueError, TypeError
+            The method cannot take these worlds, or an argument is out of its range.
         """
         fleet = finite_fleet(fleet, self.name)
         if engine != "auto":
@@ -163,16 +188,51 @@ class Planning:
         return np.repeat(np.reshape(tables, (problem.runs, 1, -1)), problem.agents, axis=1)
 
     def policies(self, history: History) -> Floats:
-        """The policies (R, S, A) of the last central tables."""
+        """The policies (R, S, A) of the last central tables.
+
+        Parameters
+        ----------
+        history : History
+            What ``train`` returned.
+
+        Returns
+        -------
+        (R, S, A) array
+            Probabilities of actions.
+        """
         sizes = (history.settings[name] for name in ("states", "actions"))
         return self.policy_of(history.final.values.reshape(-1, *sizes))
 
     def target(self, fleet: Fleet) -> Floats | None:  # noqa: ARG002
-        """None: there may be many stationary points, and which one is reached depends on the start."""
+        """None: there may be many stationary points, and which one is reached depends on the start.
+
+        Parameters
+        ----------
+        fleet : Fleet
+            The agents' worlds.
+
+        Returns
+        -------
+        (S A,) array or None
+            The table to which training converges.
+        """
         return None
 
     def communication(self, d: int, N: int) -> Communication:  # noqa: ARG002
-        """Numbers that one of ``N`` agents sends and receives: the table of ``d``, every round."""
+        """Numbers that one of ``N`` agents sends and receives: the table of ``d``, every round.
+
+        Parameters
+        ----------
+        d : int
+            Parameters.
+        N : int
+            Agents.
+
+        Returns
+        -------
+        Communication
+            Numbers sent, numbers received, and steps between two exchanges.
+        """
         return Communication(d, d if self.sync_every else 0, self.sync_every)
 
 

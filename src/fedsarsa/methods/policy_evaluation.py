@@ -73,7 +73,18 @@ class Prediction(Setting):
         return super().problem(worlds, steps, runs, seed)
 
     def target(self, fleet: Fleet) -> Floats:
-        """`federated_point`, (d,), whatever K is; agents count by their late step sizes."""
+        """`federated_point`, (d,), whatever K is; agents count by their late step sizes.
+
+        Parameters
+        ----------
+        fleet : Fleet
+            The agents' worlds.
+
+        Returns
+        -------
+        (d,) array
+            The point to which training converges, noise apart.
+        """
         return mean_root(self, fleet)
 
 

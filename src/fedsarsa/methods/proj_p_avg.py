@@ -39,6 +39,12 @@ class ProjPAvg(Planning):
     ValueError
         An argument is out of its range.
 
+    Notes
+    -----
+    With discounted visits rho_k and values Q_k of pi_k in world k, E times and then the mean over agents,
+
+        pi_k <- Proj(pi_k + eta rho_k(s) Q_k(s, a))
+
     Examples
     --------
     >>> import fedsarsa as fs

@@ -46,6 +46,13 @@ class QAvg(Planning):
     ValueError
         An argument is out of its range.
 
+    Notes
+    -----
+    With (T_k Q)(s, a) = r_k(s, a) + discount sum_s' P_k(s' | s, a) max_b Q(s', b), E times and then the mean
+    over agents,
+
+        Q_k <- (1 - eta) Q_k + eta T_k Q_k
+
     Examples
     --------
     >>> import fedsarsa as fs
@@ -102,6 +109,21 @@ class QAvg(Planning):
         In the paper's form with constant step sizes and E above 1 it is the fixed point of the mean of
         ((1 - eta) I + eta T_k)^E, off by O(eta E); in the released form with ``decay=1`` likewise. Agents
         that never meet end at the mean of their own optimal Q.
+
+        Parameters
+        ----------
+        fleet : Fleet
+            The agents' worlds.
+
+        Returns
+        -------
+        (S A,) array
+            The table to which training converges.
+
+        Raises
+        ------
+        ValueError
+            The fixed point of rounds was not found, as steps are too small.
         """
         fleet = as_fleet(fleet)
         if self.sync_every is None:

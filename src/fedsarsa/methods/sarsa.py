@@ -44,6 +44,14 @@ class SARSA(Setting):
     ValueError, TypeError
         ``sync_every`` is no integer of at least 1, or another argument is out of its range.
 
+    Notes
+    -----
+    With a ~ Gamma(theta_i), and y = Q(s', a'), its mean over the policy, or the largest Q(s', .),
+
+        theta_i <- theta_i + alpha_t phi(s, a) (r + discount y - phi(s, a)'theta_i)
+
+    and after K steps theta-bar = Proj(mean_i theta_i).
+
     Examples
     --------
     >>> import fedsarsa as fs
@@ -86,6 +94,16 @@ class SARSA(Setting):
         """Where local steps and the average rest (`round_limit`), (d,).
 
         None with the largest value as target, and with policies that jump.
+
+        Parameters
+        ----------
+        fleet : Fleet
+            The agents' worlds.
+
+        Returns
+        -------
+        (d,) array or None
+            The point to which training converges, noise apart.
         """
         if self.aim == MAX or not isinstance(self.policy, Softmax):
             return None
@@ -93,7 +111,18 @@ class SARSA(Setting):
         return round_limit(as_fleet(fleet), sampled)  # the expected target has the same mean path
 
     def policies(self, history: History) -> Floats:
-        """The policies (R, S, A) of the last central parameters."""
+        """The policies (R, S, A) of the last central parameters.
+
+        Parameters
+        ----------
+        history : History
+            What ``train`` returned.
+
+        Returns
+        -------
+        (R, S, A) array
+            Probabilities of actions.
+        """
         return learned_policies(history, self.features, self.policy)
 
 
@@ -109,6 +138,19 @@ class ScaffoldSARSA(SARSA):
     ----------
     features, policy, step_size, sync_every, radius, aim
         As for `SARSA`.
+
+    Raises
+    ------
+    ValueError, TypeError
+        As for `SARSA`.
+
+    Notes
+    -----
+    With the direction g_i of `SARSA`,
+
+        theta_i <- theta_i + alpha_t (g_i(theta_i) + xi_i)
+
+    and after a round xi_i <- xi_i + (theta-bar - theta_i) / (alpha K).
 
     Examples
     --------

@@ -29,6 +29,17 @@ class SCAFFLSA(PredictionInRounds):
     independent : bool
         Whether pairs are drawn from stationary distributions, and not along chains.
 
+    Raises
+    ------
+    ValueError, TypeError
+        ``policy`` is no FixedPolicy, or another argument is out of its range.
+
+    Notes
+    -----
+    With the direction g_i of TD(0), in a round and at its end,
+
+        theta_i <- theta_i + alpha_t (g_i(theta_i) + xi_i),  xi_i <- xi_i + (theta-bar - theta_i) / (alpha K)
+
     Examples
     --------
     >>> import fedsarsa as fs

@@ -1,5 +1,7 @@
 """Methods that are settings of FedSARSA: what agents do, what the server does, and no loop of their own."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from pathlib import Path
@@ -41,7 +43,7 @@ class Setting:
         return step
 
     def check(self, fleet: Fleet) -> None:
-        """Refuse worlds that the method cannot take."""
+        """Reject worlds that the method cannot take."""
 
     def problem(self, fleet: Fleet, steps: int, runs: int, seed: int) -> Problem:
         """The training problem of this method on a fleet, checked."""
@@ -65,7 +67,31 @@ class Setting:
         callback: Callback | Sequence[Callback] | None = None,
         precision: str = "float64",
     ) -> History:
-        """Train ``runs`` federations of a fleet; arguments and result are those of ``FedSARSA.train``."""
+        """Train ``runs`` federations of a fleet; arguments and result are those of ``FedSARSA.train``.
+
+        Parameters
+        ----------
+        fleet : Fleet
+            The agents' worlds.
+        steps : int
+            T, steps per agent.
+        runs : int
+            Federations to train.
+        seed : int
+            With run and agent number it decides every random number.
+        engine, theta0, threads, progress, record_every, checkpoint, callback, precision
+            As for ``FedSARSA.train``.
+
+        Returns
+        -------
+        History
+            As ``FedSARSA.train`` makes it.
+
+        Raises
+        ------
+        ValueError, TypeError
+            The method cannot take these worlds, or an argument is out of its range.
+        """
         prepared = self.prepare(fleet, steps, runs, seed, theta0)
         return train_prepared(
             prepared, engine, threads, progress, record_every, checkpoint, callback, precision
@@ -91,7 +117,20 @@ class Setting:
         return {"method": self.name, "method_settings": own}
 
     def communication(self, d: int, N: int) -> Communication:  # noqa: ARG002
-        """Numbers that one of ``N`` agents sends and receives: ``d`` and ``d`` every round."""
+        """Numbers that one of ``N`` agents sends and receives: ``d`` and ``d`` every round.
+
+        Parameters
+        ----------
+        d : int
+            Parameters.
+        N : int
+            Agents.
+
+        Returns
+        -------
+        Communication
+            Numbers sent, numbers received, and steps between two exchanges.
+        """
         return Communication(d, d, self.algorithm().sync_every)
 
 

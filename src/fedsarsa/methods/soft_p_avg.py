@@ -36,6 +36,13 @@ class SoftPAvg(Planning):
     ValueError
         An argument is out of its range.
 
+    Notes
+    -----
+    With logits L_k, pi_k = softmax(L_k) and the exact advantage A_k of pi_k in world k, E times and then the
+    mean over agents,
+
+        L_k <- L_k + eta A_k / (1 - discount)
+
     Examples
     --------
     >>> import fedsarsa as fs

@@ -19,6 +19,16 @@ def state_features(table: ArrayLike, actions: int, normalise: bool = False) -> T
     normalise : bool
         Divide the table by its largest norm if that is above 1.
 
+    Returns
+    -------
+    TabularFeatures
+        phi(s, a) = table[s] for every action a.
+
+    Raises
+    ------
+    ValueError, TypeError
+        ``table`` has another shape or norms above 1, or ``actions`` is no integer of at least 1.
+
     Examples
     --------
     >>> import numpy as np

@@ -1,8 +1,9 @@
 """Whether noise leads training elsewhere than its mean: the way may pass near the edge of another basin.
 
 The mean follows the flow to one root, and noise is taken to be a Gaussian around it. Where the flow stretches
-deviations, some trainings may end at another root, which no Gaussian around one mean can tell. So deviations
-in the direction that is stretched most are followed to the end of training, from several points of the way.
+deviations, some trainings may end at another root, which no Gaussian around one mean can describe. So
+deviations in the direction that is stretched most are followed to the end of training, from several points
+of the way.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +19,7 @@ from fedsarsa.theory.trajectory import Stride, Trajectory, width
 
 POINTS = 8  # points of the way from which deviations are followed
 NARROW = 0.05  # temperatures below which deviations of Q-values lead nowhere else
-# Gaussian quadrature: 5 points tell whether 9 are worth their time.
+# Gaussian quadrature: 5 points decide whether 9 are worth their time.
 FEW, MANY = (np.polynomial.hermite_e.hermegauss(count) for count in (5, 9))
 WORTH = 0.05
 
@@ -49,7 +50,7 @@ def basin_change(
 def _deviations(model: FederationModel, trajectory: Trajectory) -> Iterator[tuple[int, Floats, Floats]]:
     """Rounds done, mean (d,) and standard deviation (d,) wherever the flow stretches deviations.
 
-    w, a left eigenvector of the Jacobian whose eigenvalue is positive, tells what is stretched: deviations
+    w, a left eigenvector of the Jacobian whose eigenvalue is positive, shows what is stretched: deviations
     by w' theta. Given that this is one standard deviation off, theta is off by Sigma w / sqrt(w' Sigma w).
     """
     for done, (mean, spread), node in trajectory.nodes:

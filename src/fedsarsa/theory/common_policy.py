@@ -1,5 +1,7 @@
 """The policy that is best for all agents at once, on average over them."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -76,6 +78,12 @@ def best_common_policy(
     ------
     ValueError
         ``starts``, ``seed`` or ``most_steps`` is out of its range.
+
+    Notes
+    -----
+    With J_i the discounted return in world i, rho_i the discounted visits and Q_i the values of pi,
+
+        maximise (1/N) sum_i J_i(pi),  slope at (s, a) = (1/N) sum_i rho_i(s) Q_i(s, a)
 
     Examples
     --------

@@ -18,6 +18,8 @@ agents may cross a tie within a round, and a chain may change before it forgets.
 drift, unless it is zero because K or N is 1.
 """
 
+from __future__ import annotations
+
 import math
 import warnings
 from typing import NamedTuple
@@ -103,6 +105,17 @@ def decompose(
     ------
     ValueError
         The history is of another fleet or of other settings, or there is no reference.
+
+    Notes
+    -----
+    With e = theta-bar_t - reference and mean directions g-bar (of the central MDP) and g-bar_i, Lemma
+    ``lem:decomp`` writes the expected change of ||e||^2 in a step as the sum of
+
+        descent          2 alpha e'(g-bar(theta-bar) - g-bar(reference))
+        heterogeneity    2 alpha e'(mean_i g-bar_i(theta-bar) - g-bar(theta-bar) + g-bar(reference))
+        drift            2 alpha e' mean_i (g-bar_i(theta_i) - g-bar_i(theta-bar))
+        markov           2 alpha e' mean_i (g_i(theta_i) - g-bar_i(theta_i)), to leading order
+        variance         alpha^2 E||mean_i g_i||^2
 
     Examples
     --------
@@ -210,7 +223,7 @@ def _chosen(count: int, records: int) -> NDArray[np.int64]:
 
 
 def _check(history: History, problem: Problem) -> None:
-    """Reject a history of another fleet or other settings, as far as it tells."""
+    """Reject a history of another fleet or other settings, as far as it says."""
     settings, fleet = history.settings, problem.fleet
     if problem.sync_every is None:
         raise ValueError("history must hold synchronisations, got a training with sync_every=None")

@@ -1,5 +1,7 @@
 """What a policy, or a learned parameter, is worth to each agent, exactly."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 
 import numpy as np
@@ -48,6 +50,12 @@ def evaluate(
     ValueError
         ``theta`` does not fit the features and the agents.
 
+    Notes
+    -----
+    With the chain P^pi and the mean reward r^pi of a policy in an agent's world, and its first states mu_0,
+
+        return = mu_0'(I - discount P^pi)^-1 r^pi,  gap = mu_0' max_a Q*(., a) - return
+
     Examples
     --------
     >>> import fedsarsa as fs
@@ -94,6 +102,12 @@ def returns_of(fleet: Fleet | Sequence[FiniteMDP], policies: ArrayLike) -> xr.Da
     ------
     ValueError
         ``policies`` do not fit the worlds and the agents, or do not sum to one.
+
+    Notes
+    -----
+    With the chain P^pi and the mean reward r^pi of a policy in an agent's world, and its first states mu_0,
+
+        return = mu_0'(I - discount P^pi)^-1 r^pi,  gap = mu_0' max_a Q*(., a) - return
 
     Examples
     --------

@@ -169,7 +169,7 @@ class FederationModel:
     def node(self, theta: Floats, spread: Floats, alpha: Floats, last: Node | None = None) -> Node:
         """The federation at a central mean and covariance, for step sizes ``alpha`` (m,).
 
-        ``last``, a node nearby, tells how widely agents are spread within a round.
+        ``last``, a node nearby, gives how widely agents are spread within a round.
 
         Raises
         ------

@@ -1,5 +1,7 @@
 """Where SARSA tends to: solutions of the projected Bellman equation ``eq:bellman``."""
 
+from __future__ import annotations
+
 import warnings
 from collections.abc import Sequence
 from functools import cached_property
@@ -26,7 +28,7 @@ HALVINGS = 30  # of a Newton step before it counts as failed
 RESTARTS = 20
 NEWTON_DIM = 1000  # the Jacobian of more parameters takes longer than it is worth
 NUDGE = 1e-3  # share of its size by which a parameter is moved away from a root that repels
-# Distance of the discount to 1, and probability of an action, below which rounding is told of.
+# Distance of the discount to 1, and probability of an action, below which rounding is reported.
 NEAR_ONE, RARE = 1e-10, 1e-300
 
 
@@ -35,7 +37,7 @@ def fixed_point(mdp: FiniteMDP, features: Features, policy: Policy) -> Floats:
     """theta_*, (d,): E[phi(s, a) (r + discount phi(s', a')'theta - phi(s, a)'theta)] = 0.
 
     The expectation is over the two-step stationary distribution of the policy Gamma(theta_*) itself.
-    Parameters that the policy never visits stay 0; ``operators(...).rank`` tells how many it visits.
+    Parameters that the policy never visits stay 0; ``operators(...).rank`` says how many it visits.
     Where there are several solutions this is one that attracts training, the first that the iterations from 0
     meet; a warning says where only a repelling one was found, or where rounding leaves few digits.
 
@@ -56,7 +58,14 @@ def fixed_point(mdp: FiniteMDP, features: Features, policy: Policy) -> Floats:
     Raises
     ------
     ValueError
-        No solution was found (greedy policies often have none); the message tells what was tried.
+        No solution was found (greedy policies often have none); the message says what was tried.
+
+    Notes
+    -----
+    With D the stationary visits of pairs under Gamma(theta), and P the chain of pairs, it is the root of
+    ``eq:bellman``,
+
+        A(theta) theta + b(theta) = 0,  A = Phi'D (discount P - I) Phi,  b = Phi'D r
 
     Examples
     --------
@@ -80,7 +89,7 @@ def federated_point(
     """The root of the agents' mean semi-gradient, (d,): where FedSARSA really tends.
 
     sum_i weights_i (A-bar_i theta + b-bar_i) = 0, each agent's operators under its own stationary
-    distribution with the policy Gamma(theta). The paper speaks of ``fixed_point(fleet.central())``,
+    distribution with the policy Gamma(theta). The paper uses ``fixed_point(fleet.central())``,
     which is another point when kernels differ: the mean of stationary distributions is not the
     stationary distribution of the mean.
 
@@ -100,7 +109,13 @@ def federated_point(
     Raises
     ------
     ValueError
-        No root was found; the message tells what was tried.
+        No root was found; the message says what was tried.
+
+    Notes
+    -----
+    With A_i(theta) and b_i(theta) as in `fixed_point`, of agent i's world,
+
+        sum_i weights_i (A_i(theta) theta + b_i(theta)) = 0
 
     Examples
     --------
@@ -258,7 +273,7 @@ class _Search:
         if rare:
             warnings.warn(
                 f"temperature {self.policy.parameter:g} is so low that {rare} state-action pairs have a "
-                f"probability below {RARE:g}: parameters of theirs alone are not known",
+                f"probability below {RARE:g}: their own parameters are not known",
                 stacklevel=5,
             )
 

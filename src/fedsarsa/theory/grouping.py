@@ -9,6 +9,8 @@ v: one noise per coalition, however large it is. So two coalitions should merge 
 less than v.
 """
 
+from __future__ import annotations
+
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -99,6 +101,13 @@ def coalitions(fleet: Fleet, algo: FedSARSA, steps: int, theta0: ArrayLike | Non
     ------
     ValueError
         As `personal_weights`.
+
+    Notes
+    -----
+    With means m_j and covariances S_j of independent learners and fixed points theta_*^(i), over all splits
+    of the agents into groups C,
+
+        minimise sum_C sum_(i in C) |mean_(j in C) m_j - theta_*^(i)|^2 + tr(sum_(j in C) S_j) / |C|
 
     Examples
     --------

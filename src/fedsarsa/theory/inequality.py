@@ -12,7 +12,7 @@ class Bound:
     Attributes
     ----------
     name : str
-        The paper's label, and what the inequality speaks of where one label has several.
+        The paper's label, and what the inequality is about where one label has several.
     bound : float
         Infinite where there is none.
     exact : float or None

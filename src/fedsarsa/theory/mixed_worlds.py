@@ -1,5 +1,7 @@
 """Worlds mixed pair by pair: where federated Q-learning rests."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -9,8 +11,7 @@ from numpy.typing import ArrayLike
 from fedsarsa import _checks
 from fedsarsa._blas import single_threaded
 from fedsarsa._checks import Floats
-from fedsarsa.learning.policies import FixedPolicy
-from fedsarsa.learning.targets import behaviours
+from fedsarsa.learning.targets import Behaviour, behaviours
 from fedsarsa.theory.stationary import stationary_distribution
 from fedsarsa.worlds.finite import FiniteMDP
 from fedsarsa.worlds.fleet import Fleet, as_fleet
@@ -39,6 +40,10 @@ def mixture(fleet: Fleet | Sequence[FiniteMDP], weights: ArrayLike) -> FiniteMDP
     ------
     ValueError
         ``weights`` have another shape, are negative, or do not sum to one.
+
+    Notes
+    -----
+    P_w(. | s, a) = sum_i w_i(s, a) P_i(. | s, a),  r_w(s, a) = sum_i w_i(s, a) r_i(s, a)
 
     Examples
     --------
@@ -70,9 +75,7 @@ def mixture(fleet: Fleet | Sequence[FiniteMDP], weights: ArrayLike) -> FiniteMDP
 
 
 @single_threaded
-def visit_shares(
-    fleet: Fleet | Sequence[FiniteMDP], behaviour: FixedPolicy | Sequence[FixedPolicy]
-) -> Floats:
+def visit_shares(fleet: Fleet | Sequence[FiniteMDP], behaviour: Behaviour) -> Floats:
     """Whose visits a pair has, w_i(s, a) = mu_i(s, a) / sum_j mu_j(s, a), (N, S, A).
 
     mu_i(s, a) = eta_i(s) pi_i(a | s) is how often agent i is at the pair in the long run.
@@ -93,6 +96,10 @@ def visit_shares(
     ------
     ValueError
         A chain has several recurrent classes, or there is a pair that no agent visits.
+
+    Notes
+    -----
+    w_i(s, a) = mu_i(s, a) / sum_j mu_j(s, a),  mu_i(s, a) = eta_i(s) pi_i(a | s)
 
     Examples
     --------
@@ -133,7 +140,7 @@ class Coverage(NamedTuple):
     C_het: float
 
 
-def coverage(fleet: Fleet | Sequence[FiniteMDP], behaviour: FixedPolicy | Sequence[FixedPolicy]) -> Coverage:
+def coverage(fleet: Fleet | Sequence[FiniteMDP], behaviour: Behaviour) -> Coverage:
     """How often agents are where, on which the speed of federated Q-learning depends.
 
     Samples per agent to an error e are of the order of C_het / (N mu_min (1 - discount)^5 e^2) for equal
@@ -156,6 +163,12 @@ def coverage(fleet: Fleet | Sequence[FiniteMDP], behaviour: FixedPolicy | Sequen
     ValueError
         A chain has several recurrent classes, or there is a pair that no agent visits.
 
+    Notes
+    -----
+    With the agents' long-run visits mu_i(s, a),
+
+        mu_min = min_(i,s,a) mu_i,  mu_avg = min_(s,a) mean_i mu_i,  C_het = max_(i,s,a) mu_i / mean_j mu_j
+
     Examples
     --------
     >>> import fedsarsa as fs
@@ -173,7 +186,7 @@ def coverage(fleet: Fleet | Sequence[FiniteMDP], behaviour: FixedPolicy | Sequen
     )
 
 
-def pair_visits(fleet: Fleet, behaviour: FixedPolicy | Sequence[FixedPolicy]) -> Floats:
+def pair_visits(fleet: Fleet, behaviour: Behaviour) -> Floats:
     """How often every agent is at a pair in the long run, mu_i(s, a), (N, S, A)."""
     given = behaviours(behaviour, len(fleet))
     if not given:

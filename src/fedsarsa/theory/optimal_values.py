@@ -30,6 +30,10 @@ def optimal_values(world: FiniteMDP) -> Floats:
     TypeError
         ``world`` is not a FiniteMDP.
 
+    Notes
+    -----
+    Q*(s, a) = r(s, a) + discount sum_s' P(s' | s, a) max_b Q*(s', b)
+
     Examples
     --------
     Two states and two actions: stay or go, and state 1 pays.

@@ -1,5 +1,7 @@
 """The paper's bounds for a given fleet and algorithm, each beside the exact value where there is one."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -79,6 +81,14 @@ def bounds(
     ------
     ValueError
         ``steps`` or ``theta0`` do not fit.
+
+    Notes
+    -----
+    The bound of Theorem ``thm`` is a recursion for E_t = E||theta-bar_t - theta_*||^2,
+
+        E_(t+1) <= (1 - alpha w) E_t + alpha C_1 Lambda^2 + alpha^2 C_2 / N + alpha^3 C_3 + alpha^4 C_4
+
+    which the corollaries solve for constant and decaying step sizes.
 
     Examples
     --------

@@ -1,5 +1,7 @@
 """Every constant of the paper's analysis for a given fleet and algorithm (Table ``tb:const``)."""
 
+from __future__ import annotations
+
 import math
 import warnings
 from collections.abc import Sequence
@@ -152,6 +154,14 @@ def constants(fleet: Fleet | Sequence[FiniteMDP], algo: FedSARSA, steps: int | N
     TypeError
         The fleet is not one of finite worlds, or the algorithm is not a `FedSARSA`.
 
+    Notes
+    -----
+    Among them (``eq:w``, ``eq:H``, ``eq:sigma``, Theorem ``thm:fix-drift``)
+
+        w = half the smallest eigenvalue of -(A + A') / 2
+        H = R + (1 + discount) G
+        Lambda = R eps_r + H sigma eps_p
+
     Examples
     --------
     >>> import fedsarsa as fs
@@ -245,7 +255,7 @@ def _parameter_bound(problem: Problem, R: float, gamma: float, local: float, w: 
 
 
 def contraction(each: Sequence[Operators]) -> tuple[Floats, Floats, int]:
-    """w_i and lambda_i of every world's operators, and the dimension of the subspace they speak of.
+    """w_i and lambda_i of every world's operators, and the dimension of the subspace they are about.
 
     w_i = -lambda_max(sym(A-bar)) / 2 and lambda_i is the least eigenvalue of Phi. Directions that no
     world visits do not count: parameters never move there. Where one world visits a direction that

@@ -91,7 +91,7 @@ def follow_particles(
 
 
 def split_moves(model: FederationModel, strides: Sequence[Stride], trajectory: Trajectory) -> Iterator[Move]:
-    """Split a training into moves that are short enough; the trajectory's nodes tell how short."""
+    """Split a training into moves that are short enough; the trajectory's nodes say how short."""
     done, last = 0, strides[-1].start + strides[-1].count
     while done < last:
         stride, node = _ahead(strides, done, max(1, int(GROWTH * done))), _node(trajectory, done)

@@ -9,6 +9,8 @@ theta_i* by
 on average. The first term asks for agents whose worlds are alike, the second for many of them.
 """
 
+from __future__ import annotations
+
 import warnings
 from dataclasses import dataclass
 
@@ -60,6 +62,16 @@ class PersonalWeights:
 
     def error(self, weights: ArrayLike) -> Floats:
         """Predicted error (N,) of other mixtures than the best: ``weights`` (N, N), whose rows sum to one.
+
+        Parameters
+        ----------
+        weights : (N, N) array
+            Row i holds agent i's weights of all agents' parameters.
+
+        Returns
+        -------
+        (N,) array
+            Mean squared distance of every mixture to its agent's own fixed point.
 
         Raises
         ------
@@ -134,6 +146,13 @@ def personal_weights(
     ValueError
         The policy is not smooth (greedy policies may have no fixed point), a chain is not ergodic, there are
         too many parameters, or the step size is so large that parameters diverge.
+
+    Notes
+    -----
+    With the means m_j and covariances S_j of independent learners and the fixed point theta_*^(i), over
+    weights w that sum to one,
+
+        w_i = argmin |sum_j w_j m_j - theta_*^(i)|^2 + sum_j w_j^2 tr S_j
 
     Examples
     --------

@@ -5,6 +5,8 @@ weights are chosen together. K plays no part in it. Agents that learn alone send
 they mix; and of federations the one that synchronises at every step needs the fewest samples.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -116,6 +118,12 @@ def personal_plan(
     ------
     ValueError
         No agent reaches the target; the message names the least error that one does reach.
+
+    Notes
+    -----
+    For every step size alpha and time t it compares, with the error |A_i w|^2 of `personal_weights`,
+
+        the smallest t with min_w |A_i(alpha, t) w|^2 <= target
 
     Examples
     --------

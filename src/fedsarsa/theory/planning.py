@@ -1,5 +1,7 @@
 """What to train with: N, K and step size for a target error, and whether federating helps each agent."""
 
+from __future__ import annotations
+
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -176,6 +178,12 @@ def plan(
     ------
     ValueError
         No setting reaches the target or the gap; the message names the least that one does reach.
+
+    Notes
+    -----
+    Over the settings (N, K, alpha), with the error that `predict` gives after T steps,
+
+        minimise T subject to E||theta-bar_T - reference||^2 <= target, then N T / K
 
     Examples
     --------
@@ -372,7 +380,7 @@ def _verdict(row: Any, steps: int) -> str:
     if row.helps:
         later = known and row.switch_steps > steps
         return (
-            f"gains by federating up to {until}, then should go on alone" if later else "gains by federating"
+            f"gains by federating up to {until}, then should train alone" if later else "gains by federating"
         )
     if known and row.switch_steps <= steps:
         return f"gained up to {until}; its own data are better now"

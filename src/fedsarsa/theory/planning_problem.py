@@ -114,7 +114,7 @@ class PlanningProblem:
         found, failure = {}, None
         for agents in counts:
             try:
-                with warnings.catch_warnings(action="ignore"):  # `predict` speaks of the one that is chosen
+                with warnings.catch_warnings(action="ignore"):  # `predict` warns about the one that is chosen
                     found[agents] = self.linearised(agents)
             except ValueError as error:
                 failure = error

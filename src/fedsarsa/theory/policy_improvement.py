@@ -10,6 +10,8 @@ Both are as Lipschitz as the policy among M actions (Assumption ``asmp:lip``): f
 by at most L per unit of theta in total variation, and a mean of distributions moves by no more than they do.
 """
 
+from __future__ import annotations
+
 import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike
@@ -57,6 +59,14 @@ def improvement(
         The worlds are finite.
     ValueError
         ``theta`` or ``observation`` have another shape.
+
+    Notes
+    -----
+    On a grid it is the policy over the M candidates. With fresh draws it is the density, for a softmax,
+
+        Gamma_M(a | x) = M u E[w(a) / (w(a) + w(a_2) + ... + w(a_M))],  w = exp(Q(x, .) / temperature),
+
+    with the uniform density u, and a_2 .. a_M uniform.
 
     Examples
     --------

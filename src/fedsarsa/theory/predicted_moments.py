@@ -40,7 +40,7 @@ SETTLE_STEPS = 40
 GROWN = 1e6  # how many times its size a parameter's mean square may become before it counts as divergent
 # Linearisation error on the way there, which is not drawn, in tolerances.
 ROUGHLY = 10
-NEAR = 0.1  # relative distance of the floor to the end of a curve that tells of both
+NEAR = 0.1  # relative distance of the floor to the end of a curve that shows both
 LEVEL = 0.05  # relative change of the error in the second half of a way that has come to its end
 
 
@@ -106,7 +106,7 @@ def named_divergence(algo: FedSARSA) -> Iterator[None]:
     except DivergenceError:
         raise ValueError(
             f"step_size must be small enough for a prediction, got {algo.step_size!r}: the linearised "
-            "prediction diverges, or sways for ever (for softmax, a higher temperature may help as well)"
+            "prediction diverges, or oscillates (for softmax, a higher temperature may help as well)"
         ) from None
 
 
@@ -143,7 +143,7 @@ def _together(problem: Problem, model: FederationModel, start: Floats, target: F
             if rest is not None:
                 begun = trajectory.end._replace(mean=rest)
                 end = settle(model, begun, trajectory.node, late, target)
-        if not end.settled:  # where noise makes the way sway, a level curve tells as much
+        if not end.settled:  # where noise makes the way sway, a level curve says as much
             end = LimitMoments(trajectory.end, _level(trajectory, target))
     else:
         rest = flow.rest_from(trajectory.end.mean, model.radius)

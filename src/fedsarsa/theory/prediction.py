@@ -11,6 +11,8 @@ to second order in the step size. The order of the effects, for a step size alph
 - *variance*: order alpha / N, from the lagged covariances of the semi-gradient noise.
 """
 
+from __future__ import annotations
+
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -166,6 +168,13 @@ def predict(
     ValueError
         The policy is not smooth, a chain is not ergodic, there are too many parameters, or the step size is
         so large that parameters diverge.
+
+    Notes
+    -----
+    With m_t the mean parameter, V_t its covariance, J the Jacobian of the averaged semi-gradient,
+    M = I + alpha J, and Sigma the noise of a step with its correlation in time,
+
+        mse_t = |m_t - reference|^2 + tr V_t,  V_(t+1) = M V_t M' + (alpha^2 / N) Sigma
 
     Examples
     --------

@@ -42,11 +42,11 @@ def _largest(problem: Problem) -> Floats:
 
 
 def check_step(algo: FedSARSA, step: float) -> None:
-    """Refuse a `largest_step` at which no parameter comes to rest."""
+    """Reject a `largest_step` at which no parameter comes to rest."""
     if step >= OVERSHOOTS:
         raise ValueError(
             f"step_size must be small enough for a prediction, got {algo.step_size!r}: times the largest "
-            f"squared norm of features it is {step:.3g}; from {OVERSHOOTS:g} on updates overshoot ever more"
+            f"squared norm of features it is {step:.3g}; from {OVERSHOOTS:g} on, updates overshoot ever more"
         )
 
 
@@ -74,71 +74,71 @@ def notes(
     ``step`` is the `largest_step`, ``variable`` the largest share of the error that is variance, ``reach``
     how far agents go in a round, in clips of a private mean; the others are those of ``PredictedMoments``.
     """
-    off = "and the prediction may be off by more than 10%"
+    off = "may be off by more than 10%"
     gaussian = (
         (
             skew,
             SKEWED,
-            "temperatures by which Q-values vary x the variance's share of the error are",
-            "parameters of a policy that varies with them are no Gaussian",
-            "a temperature {ratio} times as high or a step size {square} times as small would bring it there",
+            "noise moves Q-values too far for this temperature",
+            "the Gaussian approximation",
+            "Raise the temperature {ratio} times or reduce the step size {square} times.",
         ),
         (
             bend,
             BENT,
-            "the noise of the policy changes the curve by a factor of 1 +-",
-            "it is averaged over a Gaussian around one mean",
-            "a higher temperature, a smaller step size or more agents make it smaller",
+            "noise in the policy changes the curve too much",
+            "the Gaussian approximation",
+            "Raise the temperature, reduce the step size or add agents.",
         ),
     )
-    for value, limit, what, so, change in (
+    for value, limit, what, doubtful, change in (
         (
             slowness,
             SLOW,
-            "step size x steps that the chain remembers is",
-            "parameters move while the chain mixes",
-            "a step size {ratio} times as small would bring it there",
+            "parameters move while the chain still mixes: step size times mixing steps is too large",
+            "the prediction",
+            "Reduce the step size {ratio} times.",
         ),
         (
             step * variable,
             LARGE,
-            "step size x squared features x the variance's share of the error is",
-            "the variance is known to second order in the step size",
-            "a step size {ratio} times as small would bring it there",
+            "step size times squared features times the variance's share of the error is too large",
+            "the variance, which is computed to second order in the step size,",
+            "Reduce the step size {ratio} times.",
         ),
         *(() if confirmed else gaussian),
     ):
         if value > limit:
             # Noise goes with the root of the step size.
-            then = change.format(ratio=f"{value / limit:.2g}", square=f"{(value / limit) ** 2:.2g}")
-            yield f"{what} {value:.3g}, above {limit:g}: {so}, {off}; {then}"
+            advice = change.format(ratio=f"{value / limit:.2g}", square=f"{(value / limit) ** 2:.2g}")
+            then = advice if np.isfinite(value) else "No step size is small enough."
+            yield f"{what} ({value:.3g}, limit {limit:g}), so {doubtful} {off}. {then}"
     if problem.radius is not None and projected > PROJECTED and variable > VARIABLE:
         yield (
             f"the central parameter is projected on the ball of radius {problem.radius:g} with a probability "
-            f"of up to {projected:.2g}, and noise makes up to {variable:.0%} of the error: projected "
-            f"noise is taken for a Gaussian, {off}"
+            f"of up to {projected:.2g}, and noise makes up to {variable:.0%} of the error, so the Gaussian "
+            f"approximation {off}. Choose a larger radius or reduce the step size."
         )
     if reach > 1:
         yield (
-            f"agents go up to {reach:.2g} clips in a round: what the server clips is not part of the "
-            f"prediction, {off}"
+            f"agents move by up to {reach:.2g} clips in a round, but the prediction leaves out clipping, so "
+            f"it {off}. Raise clip or reduce the step size."
         )
     if not settled:
         yield (
-            "where training ends was not found: the floor and the point are those of the last parameters "
-            "that were looked at, not of a root"
+            "the mean path does not converge: floor and point are those of its last parameter, not of a root"
         )
     for world, one in worlds.items():  # states that are left for ever, as those of episodes that end
         states = len(one.states.chain)
         left = states - sum(len(kept) for kept in recurrent_classes(one.states.chain))
         if left:
             yield (
-                f"{left} of {states} states are left for ever (world {world}): the theory speaks of "
-                "recurrent states, and the floor leaves out what parameters keep from the others"
+                f"{left} of {states} states are left for ever (world {world}): the theory covers "
+                "recurrent states, so the floor leaves out what parameters keep from the others"
             )
             break
     if problem.step.redraw_actions:
         yield (
-            "actions are drawn anew at every step: the prediction is of actions that are carried over, whose "
-            "noise has the same size but other lags"
+            "actions are drawn anew at every step, but the prediction is for actions that are carried over: "
+            "their noise has the same size and other lags"
         )

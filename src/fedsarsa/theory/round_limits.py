@@ -46,6 +46,10 @@ def round_limit(fleet: Fleet, algo: FedSARSA) -> Floats:
     ValueError
         The policy is not smooth, a chain is not ergodic, or no limit was found.
 
+    Notes
+    -----
+    The fixed point of a round's mean map theta -> sum_i w_i (M_i theta + (I - M_i) theta_*^(i)).
+
     Examples
     --------
     >>> import fedsarsa as fs

@@ -21,7 +21,7 @@ def lipschitz(policy: Policy, actions: int) -> float:
 
 
 def require_smooth(policy: Policy, actions: int) -> None:
-    """Refuse a policy that jumps, so that the semi-gradient has no Jacobian, or that follows a schedule."""
+    """Reject a policy that jumps, so that the semi-gradient has no Jacobian, or that follows a schedule."""
     if isinstance(policy, Scheduled) and policy.changes:
         raise ValueError(
             f"policy must keep its {policy.number} for its error to be predicted, got {policy!r}; "

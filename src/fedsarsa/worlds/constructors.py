@@ -16,7 +16,7 @@ import numpy as np
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 # Such names may stand for several things: lambdas, functions made in functions, objects known by their repr.
 _UNSURE = re.compile(r"<lambda>|<locals>| at \?")
-# What a repr tells exactly.
+# What a repr describes exactly.
 _EXACT = (str, bytes, int, float, complex, np.generic, enum.Enum, pathlib.PurePath, types.NoneType)
 
 

@@ -53,7 +53,7 @@ class AnyFleet(Protocol):
         """The actions that policies choose from, as numbers; a grid of ``per_number`` where actions are."""
 
     def identity(self) -> str:
-        """What tells this fleet from others."""
+        """What distinguishes this fleet from others."""
 
     def describe(self) -> dict[str, Any]:
         """The fleet in words and numbers, for records."""

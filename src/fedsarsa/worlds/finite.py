@@ -1,5 +1,7 @@
 """A finite Markov decision process: one agent's world, M = (S, A, r, P, discount)."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from functools import cached_property, lru_cache
 from typing import ClassVar

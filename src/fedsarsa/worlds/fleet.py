@@ -103,7 +103,25 @@ class Fleet(Sequence[FiniteMDP]):
         return max(world.reward_cap for world in self.worlds)
 
     def central(self) -> FiniteMDP:
-        """The central MDP: mean kernel, mean reward and mean start of the agents (Section ``sec:cmdp``)."""
+        """The central MDP: mean kernel, mean reward and mean start of the agents (Section ``sec:cmdp``).
+
+        Returns
+        -------
+        FiniteMDP
+            A world of its own, made anew at every call.
+
+        Notes
+        -----
+        P-bar_a(s, s') = (1/N) sum_i P_a^(i)(s, s'),  r-bar(s, a) = (1/N) sum_i r^(i)(s, a)
+
+        Examples
+        --------
+        >>> import fedsarsa as fs
+        >>> kernels = [[[p, 1 - p], [1 - p, p]] for p in (0.5, 0.7)]
+        >>> worlds = [fs.FiniteMDP([kernel], reward=[0, 1], discount=0.9) for kernel in kernels]
+        >>> fs.Fleet(worlds).central().transition.round(2).tolist()
+        [[[0.6, 0.4], [0.4, 0.6]]]
+        """
         share = np.bincount(self.world_of, minlength=len(self.worlds)) / len(self)
 
         def mean(arrays: Iterable[Floats]) -> Floats:
@@ -161,7 +179,7 @@ class Fleet(Sequence[FiniteMDP]):
         return np.arange(float(self.actions))
 
     def identity(self) -> str:
-        """What tells this fleet from others: a digest of its worlds."""
+        """What distinguishes this fleet from others: a digest of its worlds."""
         digest = hashlib.sha256(repr((self.discount, self.world_of.tolist())).encode())
         for world in self.worlds:
             for part in _content(world):
@@ -193,7 +211,7 @@ class Fleet(Sequence[FiniteMDP]):
 
 
 def _content(world: FiniteMDP) -> Iterator[bytes]:
-    """Kernel, reward and initial distribution of a world, which tell it from others."""
+    """Kernel, reward and initial distribution of a world, which distinguish it from others."""
     yield repr((world.kernel.shift, world.actions, world.reward.shape)).encode()
     for array in (world.kernel.rows, world.reward, world.initial):
         yield np.ascontiguousarray(array).tobytes()

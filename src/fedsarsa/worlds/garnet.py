@@ -90,6 +90,23 @@ def features(variant: str = SCAFFLSA, seed: int = 0) -> Floats:
 
     One-hot for ``sarsa``. Else they are a state's, 8 or 5 uniform draws divided by their sum.
 
+    Parameters
+    ----------
+    variant : {"scafflsa", "sarsa", "pflsa"}
+        As for `fleet`.
+    seed : int
+        Of the draws.
+
+    Returns
+    -------
+    (S, A, d) array
+        phi(s, a), with norms of at most 1.
+
+    Raises
+    ------
+    ValueError
+        ``variant`` is none of the three, or ``seed`` is negative.
+
     Examples
     --------
     >>> import fedsarsa as fs
@@ -111,6 +128,23 @@ def policy(variant: str = SCAFFLSA, seed: int = 0) -> Floats:
 
     ``scafflsa``: all actions alike but one in every state, drawn at random, that is never taken. Else it is
     uniform; the paper of ``sarsa`` learns with ``Softmax(2.0)``.
+
+    Parameters
+    ----------
+    variant : {"scafflsa", "sarsa", "pflsa"}
+        As for `fleet`.
+    seed : int
+        Of the draws.
+
+    Returns
+    -------
+    (S, A) array
+        Probabilities, a row per state.
+
+    Raises
+    ------
+    ValueError
+        ``variant`` is none of the three, or ``seed`` is negative.
 
     Examples
     --------

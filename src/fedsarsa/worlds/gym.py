@@ -1,4 +1,6 @@
-"""Environments of Gymnasium as worlds, one per agent. Importing this file does not need Gymnasium."""
+"""Gymnasium environments as worlds, one per agent. Importing this file does not need Gymnasium."""
+
+from __future__ import annotations
 
 import itertools
 import math
@@ -62,7 +64,23 @@ class GymWorld:
         self.options = options
 
     def make(self, render_mode: str | None = None) -> Any:
-        """A new environment; whoever makes it closes it."""
+        """A new environment; whoever makes it closes it.
+
+        Parameters
+        ----------
+        render_mode : str, optional
+            As ``gymnasium.make`` takes it; the environment draws nothing unless given.
+
+        Returns
+        -------
+        gymnasium.Env
+            The environment, in its wrappers.
+
+        Raises
+        ------
+        ValueError, TypeError
+            It cannot be made, or what was made is no environment.
+        """
         from fedsarsa.worlds._gymnasium import gymnasium
 
         options = self.options if render_mode is None else self.options | {"render_mode": render_mode}
@@ -98,7 +116,24 @@ class GymWorld:
             close(env)
 
     def make_vector(self, count: int) -> Any:
-        """A vector environment of ``count`` of them, where there is one; whoever makes it closes it."""
+        """A vector environment of ``count`` of them, where there is one; whoever makes it closes it.
+
+        Parameters
+        ----------
+        count : int
+            Environments in it.
+
+        Returns
+        -------
+        gymnasium.vector.VectorEnv
+            The environments behind one ``step``.
+
+        Raises
+        ------
+        ValueError
+            The environment is no registered id, has wrappers, or offers no vector environment that resets
+            in the next step.
+        """
         from fedsarsa.worlds._gymnasium import gymnasium
 
         if not isinstance(self.make_env, str):
@@ -146,9 +181,32 @@ class GymWorld:
             )
 
     def to_finite(self, discount: float = 0.99, ends: str = toy_text.RESTART) -> FiniteMDP:
-        """The finite MDP in the environment's own tables (FrozenLake, CliffWalking, Taxi): see ``tables``.
+        """The finite MDP in the environment's own tables (FrozenLake, CliffWalking, Taxi).
 
         ``ends`` says what follows a termination: "restart", the next episode, or "absorbing", nothing.
+
+        Parameters
+        ----------
+        discount : float
+            Discount factor in (0, 1).
+        ends : {"restart", "absorbing"}
+            What follows a termination: the next episode, or nothing.
+
+        Returns
+        -------
+        FiniteMDP
+            Its states and actions are those of the environment.
+
+        Raises
+        ------
+        ValueError
+            The environment has no tables, or does not follow them.
+
+        Examples
+        --------
+        >>> import fedsarsa as fs
+        >>> fs.GymWorld("FrozenLake-v1").to_finite(discount=0.95)
+        FiniteMDP(states=16, actions=4, discount=0.95)
         """
         return toy_text.finite(self, discount, ends)
 
@@ -301,7 +359,7 @@ class GymFleet(ContinuousFleet, Sequence[GymWorld]):
         vector: bool = False,
         check: bool = True,
         **options: Any,
-    ) -> "GymFleet":
+    ) -> GymFleet:
         """Agents in one kind of environment whose constructor arguments differ.
 
         Parameters
@@ -399,7 +457,7 @@ class GymFleet(ContinuousFleet, Sequence[GymWorld]):
 
     @property
     def reward_cap(self) -> None:
-        """The largest absolute reward, which environments do not tell."""
+        """The largest absolute reward, which environments do not report."""
 
     @property
     def undrawn(self) -> str | None:  # type: ignore[override]
@@ -432,11 +490,11 @@ class GymFleet(ContinuousFleet, Sequence[GymWorld]):
         return [np.array(one, dtype=space.dtype).reshape(space.shape) for one in itertools.product(*axes)]
 
     def identity(self) -> str:
-        """What tells this fleet from others; see ``unsure``."""
+        """What distinguishes this fleet from others; see ``unsure``."""
         return repr(([world.constructor for world in self.worlds], self.discount, self.vector))
 
     def unsure(self) -> list[int]:
-        """Agents whose constructors have no name of their own: ``identity`` may not tell them from others."""
+        """Agents whose constructors have no name of their own: ``identity`` may take them for others."""
         return [i for i, world in enumerate(self.worlds) if constructors.unsure(world.constructor)]
 
     def describe(self) -> dict[str, Any]:
@@ -450,8 +508,8 @@ class GymFleet(ContinuousFleet, Sequence[GymWorld]):
     @overload
     def __getitem__(self, key: int) -> GymWorld: ...
     @overload
-    def __getitem__(self, key: slice) -> "GymFleet": ...
-    def __getitem__(self, key: int | slice) -> "GymWorld | GymFleet":
+    def __getitem__(self, key: slice) -> GymFleet: ...
+    def __getitem__(self, key: int | slice) -> GymWorld | GymFleet:
         if isinstance(key, slice):
             return GymFleet(self.worlds[key], self.discount, self.processes, self.vector, check=False)
         return self.worlds[key]

@@ -1,4 +1,4 @@
-"""The spaces of Gymnasium's environments: which are handled, and what agents have in common."""
+"""The spaces of Gymnasium environments: which are handled, and what agents have in common."""
 
 from typing import Any, NamedTuple
 

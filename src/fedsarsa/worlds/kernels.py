@@ -34,17 +34,50 @@ class DenseKernel:
         return self.array.reshape(-1, self.states)
 
     def matrix(self, action: int) -> Floats:
-        """P_a as an (S, S) matrix."""
+        """P_a as an (S, S) matrix.
+
+        Parameters
+        ----------
+        action : int
+            The action a.
+
+        Returns
+        -------
+        (S, S) array
+            Row s holds the probabilities of moving from s.
+        """
         matrix: Floats = self.array[action]
         return matrix
 
     def under(self, policy: Floats) -> Floats:
-        """State transition matrix (S, S) when actions follow ``policy`` (S, A)."""
+        """State transition matrix (S, S) when actions follow ``policy`` (S, A).
+
+        Parameters
+        ----------
+        policy : (S, A) array
+            pi(a | s).
+
+        Returns
+        -------
+        (S, S) array
+            sum_a pi(a | s) P_a(s, s').
+        """
         chain: Floats = np.einsum("sa,ast->st", policy, self.array)
         return chain
 
     def expect(self, values: Floats) -> Floats:
-        """E[values(s') | s, a], shape (S, A), for ``values`` (S,)."""
+        """E[values(s') | s, a], shape (S, A), for ``values`` (S,).
+
+        Parameters
+        ----------
+        values : (S,) array
+            A number for every state.
+
+        Returns
+        -------
+        (S, A) array
+            sum_s' P_a(s, s') values(s').
+        """
         expected: Floats = (self.array @ values).T
         return expected
 
@@ -63,6 +96,12 @@ class ShiftKernel:
     ------
     ValueError
         ``P0`` is not square, its rows do not sum to one, or there is no action.
+
+    Notes
+    -----
+    Only P0 is stored, S^2 numbers in place of A S^2:
+
+        P_a(s, s') = P0(s, (s' - a) mod S)
 
     Examples
     --------
@@ -87,11 +126,33 @@ class ShiftKernel:
         return self.P0
 
     def matrix(self, action: int) -> Floats:
-        """P_a as an (S, S) matrix."""
+        """P_a as an (S, S) matrix.
+
+        Parameters
+        ----------
+        action : int
+            The action a.
+
+        Returns
+        -------
+        (S, S) array
+            Row s holds the probabilities of moving from s.
+        """
         return np.roll(self.P0, action, axis=1)
 
     def under(self, policy: Floats) -> Floats:
-        """State transition matrix (S, S) when actions follow ``policy`` (S, A)."""
+        """State transition matrix (S, S) when actions follow ``policy`` (S, A).
+
+        Parameters
+        ----------
+        policy : (S, A) array
+            pi(a | s).
+
+        Returns
+        -------
+        (S, S) array
+            sum_a pi(a | s) P_a(s, s').
+        """
         result, twice = np.zeros_like(self.P0), np.hstack([self.P0, self.P0])
         for action in range(self.actions):
             first = -action % self.states  # ``matrix(action)`` is a window on ``twice``
@@ -99,7 +160,18 @@ class ShiftKernel:
         return result
 
     def expect(self, values: Floats) -> Floats:
-        """E[values(s') | s, a], shape (S, A), for ``values`` (S,)."""
+        """E[values(s') | s, a], shape (S, A), for ``values`` (S,).
+
+        Parameters
+        ----------
+        values : (S,) array
+            A number for every state.
+
+        Returns
+        -------
+        (S, A) array
+            sum_s' P_a(s, s') values(s').
+        """
         reached = np.add.outer(np.arange(self.states), np.arange(self.actions)) % self.states
         expected: Floats = self.P0 @ values[reached]
         return expected

@@ -49,6 +49,11 @@ def nominal(
     FiniteMDP
         The world of agent 1.
 
+    Raises
+    ------
+    ValueError, TypeError
+        A number is out of its range, or of another kind.
+
     Examples
     --------
     >>> import fedsarsa as fs
@@ -84,7 +89,7 @@ def fleet(
         N.
     eps_p, eps_r : float
         Heterogeneity. ``released`` and ``symmetric``: nominal levels, by which share probabilities and
-        rewards change; ``Fleet.eps_p`` and ``Fleet.eps_r`` tell the measured ones. ``calibrated``: the
+        rewards change; ``Fleet.eps_p`` and ``Fleet.eps_r`` are the measured ones. ``calibrated``: the
         measured values themselves.
     scheme : {"released", "calibrated", "symmetric"}
         How the worlds of all agents but the first are perturbed. ``released``: as in the published program,

@@ -20,7 +20,7 @@ def finite(world: "GymWorld", discount: float, ends: str) -> FiniteMDP:
 
     - ``restart``: the next episode's first state. States that only end an episode (holes, goals), or that no
       move leads to (the cliff), are then left for ever; where a policy tries every action the others are one
-      recurrent class, of which the theory speaks. Values count later episodes too, discounted.
+      recurrent class, which the theory covers. Values count later episodes too, discounted.
     - ``absorbing``: the terminal state for ever, at reward 0. Values are those of an episode, but an agent
       that arrives there learns no more.
 

@@ -52,6 +52,30 @@ def fleet(agents: int = 20, seed: int = 0, *, actions: int = 20, discount: float
 
 
 def behaviour(agents: int, actions: int = 20) -> list[int]:
-    """The one action that every agent takes: i mod A, so that agents cover a part of the pairs each."""
+    """The one action that every agent takes: i mod A, so that agents cover a part of the pairs each.
+
+    Parameters
+    ----------
+    agents : int
+        N.
+    actions : int
+        A, as in the fleet.
+
+    Returns
+    -------
+    list of int
+        An action per agent.
+
+    Raises
+    ------
+    ValueError, TypeError
+        ``agents`` or ``actions`` is no integer of at least 1.
+
+    Examples
+    --------
+    >>> import fedsarsa as fs
+    >>> fs.two_state.behaviour(agents=5, actions=3)
+    [0, 1, 2, 0, 1]
+    """
     agents = _checks.integer("agents", agents, least=1)
     return [agent % _checks.integer("actions", actions, least=1) for agent in range(agents)]

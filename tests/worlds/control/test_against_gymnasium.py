@@ -24,7 +24,7 @@ RANGES = {
     "Acrobot": (np.pi, np.pi, 4 * np.pi, 9 * np.pi),
     "Pendulum": (12.0, 8.0),
 }
-# What our names are called in Gymnasium's environments.
+# What our names are called in Gymnasium environments.
 ATTRIBUTES = {
     "CartPole": {
         "gravity": "gravity",

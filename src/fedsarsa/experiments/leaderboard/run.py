@@ -125,7 +125,7 @@ def _key(cell: Cell) -> int | str:
 
 
 def _mark(cell: Cell) -> str:
-    """What tells a cell from others; that of a method of the user's own changes with its file."""
+    """What distinguishes a cell from others; that of a method of the user's own changes with its file."""
     if cell.entry is None or not cell.added:
         return cell.label
     source = Path(inspect.getfile(cell.entry.kind)).read_bytes()

@@ -32,7 +32,7 @@ TO_OWN, TO_FEDERATED, TO_AGENTS = DISTANCES = (
 
 @dataclass(frozen=True, eq=False)
 class Row:
-    """A method on a fleet of a board: its numbers by name, or why it refused the worlds, or its error."""
+    """A method on a fleet of a board: its numbers by name, or why it rejected the worlds, or its error."""
 
     board: str
     fleet: str
@@ -54,7 +54,7 @@ class Row:
         """Why there are no numbers; empty where there are."""
         if self.error:
             return f"failed: {self.error}"
-        return f"refused: {self.refused}" if self.refused else ""
+        return f"rejected: {self.refused}" if self.refused else ""
 
 
 def rows(cells: Sequence[Cell], found: Sequence[xr.Dataset]) -> list[Row]:

@@ -113,7 +113,7 @@ def robust(sarsa: xr.Dataset, own: Floats, scale: Scale) -> Claim:
         measured=grown,
         verdict=within(grown, 0.0, LITTLE),
         detail=f"the paper does not say in which sense. Training settles at every level, with at most "
-        f"{largest:.3g} times the noise. How far it settles from an agent's own fixed point is told by the "
+        f"{largest:.3g} times the noise. How far it settles from an agent's own fixed point is shown by the "
         "rows on near-optimality and on collaboration",
         figure="sarsa",
     )

@@ -35,7 +35,7 @@ from fedsarsa.worlds.fleet import Fleet
 PREDICTED = ("sarsa", "td", "tabular", "period", "symmetric")
 PERSONAL = 1.0  # level of heterogeneity at which personalisation and returns are looked at
 DERIVED = ("personalisation", "returns", "agents")  # parts that look at trainings of the sweep sarsa
-# Steps that each agent goes on alone, and the step sizes then: from 0.01 on, decaying, so that an agent can
+# Steps that each agent trains on alone, and the step sizes then: from 0.01 on, decaying, so that an agent can
 # come as near its own fixed point as its own data allow.
 ALONE = (0, 500, 1_000, 2_000, 5_000, 10_000, 20_000)
 DECAY = LinearDecay(0.03, 13_000.0)
@@ -126,7 +126,7 @@ def every_agent(sarsa: xr.Dataset, reference: Floats, agents: int, seed: int) ->
 def personalisation(fleet: Fleet, start: Floats, seed: int) -> xr.DataArray:
     """Squared error of every agent to its own fixed point, (start, steps, run, agent).
 
-    Each goes on alone, from the federated parameters ``start`` (run, d) or from scratch.
+    Each trains on alone, from the federated parameters ``start`` (run, d) or from scratch.
     """
     algo = FedSARSA(step_size=DECAY, sync_every=None)
     own = np.stack([theory.fixed_point(world, algo.features, algo.policy) for world in fleet])

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 
 from fedsarsa import _checks
 from fedsarsa.experiments import plots
+from fedsarsa.experiments.paper_labels import in_print
 from fedsarsa.experiments.reproduction import further_figures, panels
 from fedsarsa.experiments.reproduction.panels import FigureOfPaper
 from fedsarsa.experiments.reproduction.settings import Scale
@@ -35,7 +36,7 @@ def drawings(scale: Scale) -> dict[str, Drawing]:
     for name, figure in panels.figures(scale).items():
         dashed = "" if name == "ql" else "; dashed: predicted before training"  # which needs a smooth policy
         found[name] = Drawing(
-            title=f"{figure.title} ({figure.label})",
+            title=f"{in_print(figure.label)}: {figure.title}",
             text=f"Mean over runs with 95% bands{dashed}. {figure.note}".strip(),
             needs=tuple(sorted({panel.source for panel in figure.panels})),
             draw=partial(draw_panels, figure),

@@ -209,11 +209,11 @@ def tabular(data: Data) -> Figure:
 
 
 def personalisation(data: Data) -> Figure:
-    """Error of agents to their own fixed points when they go on alone, with decaying step sizes.
+    """Error of agents to their own fixed points when they train on alone, with decaying step sizes.
 
     From the federated parameter, or from scratch; heterogeneity at level 1.
     """
-    figure, (axes,) = plots.panels("Each agent goes on alone", 1)
+    figure, (axes,) = plots.panels("Each agent trains on alone", 1)
     error = data["personalisation"]["error"].mean("agent")
     names = {"federated": "from the federated parameter", "scratch": "from scratch"}
     colours = dict(zip(names, plots.shades(3)[1:], strict=True))

@@ -8,6 +8,7 @@ from types import ModuleType
 
 from fedsarsa._version import __version__
 from fedsarsa.experiments import html_report
+from fedsarsa.experiments.paper_labels import in_print
 from fedsarsa.experiments.reproduction import claims as table
 from fedsarsa.experiments.reproduction import (
     collaboration_claims,
@@ -69,7 +70,7 @@ def claims_table(claims: Sequence[Claim], drawings: Mapping[str, Drawing]) -> st
         shown = claim.figure in drawings
         figure = f'<a href="#figure-{claim.figure}">{escape(claim.figure)}</a>' if shown else ""
         rows.append(
-            f"<tr><td>{escape(claim.claim)}<br><small>{escape(claim.where)}</small></td>"
+            f"<tr><td>{escape(claim.claim)}<br><small>{escape(in_print(claim.where))}</small></td>"
             f"<td>{escape(claim.quantity)}<br><small>{escape(claim.detail)}</small></td>"
             f'<td class="number">{escape(str(claim.measured))}</td>'
             f'<td class="{CLASSES[claim.verdict]}">{SIGNS[claim.verdict]} {escape(claim.verdict)}</td>'

@@ -42,6 +42,39 @@ def reproduce(
     """Make the figures of these ``names``, or all of them with the dataset, the claims and the report.
 
     What ``out`` already holds of the same scale, seed and ``engine`` of the sweeps is not computed again.
+
+    Parameters
+    ----------
+    out : Path
+        The folder. What it already holds of the same scale, seed and engine is not computed again.
+    scale : Scale
+        How much is trained.
+    seed : int
+        Of worlds and runs.
+    names : sequence of str
+        Figures to make; all of them unless given.
+    say : callable
+        What prints a line.
+    engine : str
+        Trains the sweeps.
+
+    Returns
+    -------
+    Outcome
+        The files that were ``written``, and the ``claims``.
+
+    Raises
+    ------
+    ValueError
+        A figure is unknown, or ``out`` holds something else.
+
+    Examples
+    --------
+    As ``fedsarsa reproduce --quick`` does:
+
+    >>> from pathlib import Path
+    >>> from fedsarsa.experiments.reproduction import run, settings
+    >>> outcome = run.reproduce(Path("results/quick"), settings.QUICK, seed=0)  # doctest: +SKIP
     """
     begun = time.perf_counter()
     wanted = figures.chosen(scale, names)

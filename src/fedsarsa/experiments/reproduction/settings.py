@@ -25,7 +25,34 @@ RADII = (0.5, 1.0, 2.0)
 
 @dataclass(frozen=True)
 class Scale:
-    """How much is trained: all of it, or enough for a first look."""
+    """How much is trained: all of it, or enough for a first look.
+
+    Parameters
+    ----------
+    sizes : tuple of int
+        Numbers of agents.
+    levels : tuple of float
+        Levels of heterogeneity.
+    steps, runs : int
+        T, and federations per cell.
+    record_every : int
+        Every so many synchronisations are recorded.
+    horizons : tuple of int
+        Values of T with decaying step sizes.
+    periods : tuple of int
+        Values of K.
+    period_runs : int
+        Federations per value of K.
+    team, small_team : int
+        Agents where one fleet size is looked at, and where that takes longer.
+
+    Examples
+    --------
+    >>> from dataclasses import replace
+    >>> from fedsarsa.experiments.reproduction import settings
+    >>> replace(settings.QUICK, runs=2).sizes
+    (1, 2, 5)
+    """
 
     sizes: tuple[int, ...] = (1, 2, 5, 10, 20, 40)
     levels: tuple[float, ...] = (0.0, 0.1, 0.2, 0.5, 1.0, 2.0)

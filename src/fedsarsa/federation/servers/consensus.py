@@ -36,6 +36,12 @@ class Consensus(Server):
         ``graph`` is no known graph, or a matrix of another shape or kind than described, or
         ``radius`` is not positive.
 
+    Notes
+    -----
+    With the change of agent i in the round, D_i,
+
+        theta_i <- Proj(sum_j W_ij theta_j + D_i)
+
     Examples
     --------
     >>> import fedsarsa as fs
@@ -59,7 +65,18 @@ class Consensus(Server):
             object.__setattr__(self, "graph", checked_graph(self.graph))
 
     def matrix(self, agents: int) -> Floats:
-        """The weights W, (N, N)."""
+        """The weights W, (N, N).
+
+        Parameters
+        ----------
+        agents : int
+            N.
+
+        Returns
+        -------
+        (N, N) array
+            W, doubly stochastic.
+        """
         if not isinstance(self.graph, str):
             return np.asarray(self.graph)
         if self.graph == COMPLETE:

@@ -25,6 +25,17 @@ class ControlVariates(Server):
     radius : float, optional
         Of the ball on which the mean is projected; no projection unless given.
 
+    Raises
+    ------
+    ValueError, TypeError
+        ``radius`` is not positive.
+
+    Notes
+    -----
+    Steps are theta_i <- theta_i + alpha_t (g_i(theta_i) + xi_i). After a round,
+
+        xi_i <- xi_i + (theta-bar - theta_i) / (sum of the round's alpha_t)
+
     Examples
     --------
     >>> import fedsarsa as fs

@@ -17,12 +17,23 @@ class FirstDirections(Server):
     """The mean, and in every round directions corrected by (mean first direction) - (own first direction).
 
     The first sample of a round is seen twice: for the direction that agents exchange, and in their first
-    step. Environments of Gymnasium cannot be asked twice, and engine ``ray`` does not do it.
+    step. Gymnasium environments cannot repeat a step, and engine ``ray`` does not do it.
 
     Parameters
     ----------
     radius : float, optional
         Of the ball on which the mean is projected; no projection unless given.
+
+    Raises
+    ------
+    ValueError, TypeError
+        ``radius`` is not positive.
+
+    Notes
+    -----
+    With g_i^0 the direction of agent i's first sample at the round's start, all steps of the round are
+
+        theta_i <- theta_i + alpha_t (g_i(theta_i) + mean_j g_j^0 - g_i^0)
 
     Examples
     --------

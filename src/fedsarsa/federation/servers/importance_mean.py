@@ -26,8 +26,15 @@ class ImportanceMean(Server):
 
     Raises
     ------
-    ValueError
-        When it trains, features have several active parameters per pair, or a step size is 1 or more.
+    ValueError, TypeError
+        ``radius`` is not positive. When it trains: features have several active parameters per pair, or a
+        step size is 1 or more.
+
+    Notes
+    -----
+    Over the updates of parameter j that agent i has made in the round,
+
+        theta-bar_j = sum_i w_ij theta_ij / sum_i w_ij,  w_ij = product of 1 / (1 - alpha_t)
 
     Examples
     --------

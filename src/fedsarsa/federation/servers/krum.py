@@ -28,6 +28,12 @@ class Krum(Server):
     ValueError, TypeError
         ``liars`` is no integer of at least 0, or the fleet has too few agents for it.
 
+    Notes
+    -----
+    With the n - ``liars`` - 2 agents closest to agent i in N(i),
+
+        theta-bar = theta_k,  k = argmin_i sum_(j in N(i)) ||theta_i - theta_j||^2
+
     Examples
     --------
     >>> import fedsarsa as fs

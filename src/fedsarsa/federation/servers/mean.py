@@ -27,6 +27,12 @@ class Mean(Server):
     ValueError, TypeError
         ``weights`` do not sum to one or are not one per agent, or ``radius`` is not positive.
 
+    Notes
+    -----
+    The server's step of Algorithm ``alg``, with the projection on the ball of radius G-bar:
+
+        theta-bar = Proj(sum_i weights_i theta_i)
+
     Examples
     --------
     >>> import fedsarsa as fs

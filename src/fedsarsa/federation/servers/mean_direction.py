@@ -23,6 +23,19 @@ class MeanDirection(Server):
     radius : float, optional
         Of the ball on which the result is projected; no projection unless given.
 
+    Raises
+    ------
+    ValueError, TypeError
+        ``radius`` is not positive.
+
+    Notes
+    -----
+    With directions g_i(theta-bar; o_l) of the K samples o_l of a round,
+
+        theta-bar <- Proj(theta-bar + mean_i alpha_i (1/K) sum_l g_i(theta-bar; o_l))
+
+    where alpha_i is the mean of the agent's step sizes in the round.
+
     Examples
     --------
     >>> import fedsarsa as fs

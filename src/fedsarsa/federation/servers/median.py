@@ -19,6 +19,15 @@ class Median(Server):
     radius : float, optional
         Of the ball on which the median is projected; no projection unless given.
 
+    Raises
+    ------
+    ValueError, TypeError
+        ``radius`` is not positive.
+
+    Notes
+    -----
+    theta-bar_j = median_i theta_ij for every parameter j
+
     Examples
     --------
     >>> import fedsarsa as fs

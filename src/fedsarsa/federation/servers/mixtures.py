@@ -71,7 +71,7 @@ def mixture_weights(points: Floats, target: Floats, noise: Floats, nonnegative: 
 
 
 class Estimates(NamedTuple):
-    """What a few parameters of every agent tell.
+    """What a few parameters of every agent show.
 
     Attributes
     ----------

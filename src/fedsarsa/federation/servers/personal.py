@@ -60,6 +60,15 @@ class Personal(Server):
         ``act`` is another word, ``weights`` are no (N, N) array whose rows sum to one, or
         ``radius`` is not positive.
 
+    Notes
+    -----
+    Agent i keeps theta_i and gets the mixture sum_j w_ij theta_j. Its weights w_i minimise the estimated
+    error to its own fixed point,
+
+        |sum_j w_j m_j - m_i|^2 + sum_j w_j^2 v_j,  with sum_j w_j = 1 and w >= 0,
+
+    where m_j estimates the mean of theta_j, and v_j the noise in it.
+
     Examples
     --------
     >>> import fedsarsa as fs

@@ -14,17 +14,17 @@ from fedsarsa.federation.servers.rule import Context, Server
 
 @dataclass(frozen=True)
 class PrivateMean(Server):
-    """The mean of what agents send, none of whom can move it far, with noise that hides each of them.
+    """The mean of clipped changes with Gaussian noise: what differential privacy costs in learning.
 
-    It is what ``privacy = { clip = ..., noise = ... }`` does over Flower, where an accountant adds up
-    epsilon; here it shows what privacy costs in learning.
+    No agent can move the mean far, and the noise hides each of them. A deployment does the same with
+    ``privacy = { clip = ..., noise = ... }``, and its accountant adds up epsilon.
 
     Parameters
     ----------
     clip : float
-        An agent's parameter counts up to this distance from where its round began.
+        Distance from the start of a round to which every agent's change is shortened.
     noise : float
-        Every parameter of the mean of n agents gets a normal number of standard deviation noise clip / n.
+        Every entry of the mean of n agents gets normal noise of standard deviation noise * clip / n.
     radius : float, optional
         Of the ball on which the result is projected; no projection unless given.
 
@@ -32,6 +32,12 @@ class PrivateMean(Server):
     ------
     ValueError, TypeError
         ``clip``, ``noise`` or ``radius`` is not positive.
+
+    Notes
+    -----
+    With the change of agent i, D_i = theta_i - theta-bar, and z standard normal,
+
+        theta-bar <- Proj(theta-bar + (1/n) sum_i D_i min(1, clip / ||D_i||) + (noise clip / n) z)
 
     Examples
     --------
@@ -53,7 +59,18 @@ class PrivateMean(Server):
         object.__setattr__(self, "noise", _checks.positive("noise", self.noise))
 
     def deviation(self, agents: int) -> float:
-        """Standard deviation of the noise in every parameter of the mean of so many agents."""
+        """Standard deviation of the noise in every parameter of the mean of so many agents.
+
+        Parameters
+        ----------
+        agents : int
+            n, the agents that took part.
+
+        Returns
+        -------
+        float
+            noise clip / n.
+        """
         return self.noise * self.clip / agents
 
     def combine(

@@ -33,6 +33,17 @@ class Context:
         What ``Server.memory`` has made and the rule has written since; the rule writes in place.
     noise : (R, d)
         Standard normal numbers of this round; (R, 0) unless ``Server.noisy``.
+
+    Examples
+    --------
+    What a rule is called with after a round of 10 steps in 2 runs of 3 agents with 4 parameters:
+
+    >>> import numpy as np
+    >>> import fedsarsa as fs
+    >>> none = np.empty((2, 3, 0))
+    >>> context = fs.servers.Context(t=0, steps=10, step_sums=np.full(3, 0.1), left=none, shift=none)
+    >>> fs.servers.Mean().combine(np.zeros((2, 4)), np.ones((2, 3, 4)), context=context).shape
+    (2, 4)
     """
 
     t: int
@@ -110,6 +121,25 @@ class Server:
     combine_run : callable or None
         ``combine`` of one `RoundOfRun`, where everybody took part, as Numba can compile it. No array that it
         writes is among the others.
+
+    Raises
+    ------
+    ValueError, TypeError
+        ``radius`` is not positive.
+
+    Examples
+    --------
+    A rule that takes the largest of every parameter:
+
+    >>> from dataclasses import dataclass
+    >>> import fedsarsa as fs
+    >>> @dataclass(frozen=True)
+    ... class Largest(fs.servers.Server):
+    ...     def estimate(self, theta):
+    ...         return theta.max(axis=-2)
+    >>> algo = fs.FedSARSA(server=Largest(), sync_every=20)
+    >>> algo.train(fs.paper.fleet(agents=3), steps=100, runs=2)
+    History(2 runs, 3 agents, 100 steps, 6 records, d = 25)
     """
 
     personal: ClassVar[bool] = False
@@ -153,6 +183,20 @@ class Server:
         """What the rule keeps from round to round, before the first one: arrays that begin with R.
 
         They are part of a training's state, and of its checkpoints.
+
+        Parameters
+        ----------
+        runs : int
+            R.
+        agents : int
+            N.
+        dim : int
+            d, the number of parameters.
+
+        Returns
+        -------
+        dict of arrays
+            By name; nothing unless the rule overrides this.
         """
         return {}
 
@@ -169,11 +213,33 @@ class Server:
         return None
 
     def opening(self, directions: Floats) -> Floats:
-        """What is added to every direction of a round, (R, N, d), from the agents' first ones (R, N, d)."""
+        """What is added to every direction of a round, (R, N, d), from the agents' first ones (R, N, d).
+
+        Parameters
+        ----------
+        directions : (R, N, d) array
+            Every agent's direction at its first sample of the round.
+
+        Returns
+        -------
+        (R, N, d) array
+            The shift of every agent.
+        """
         raise NotImplementedError(f"{type(self).__name__} must define opening, as it opens rounds")
 
     def estimate(self, theta: Floats) -> Floats:
-        """One parameter (..., d) of those of n agents, (..., n, d)."""
+        """One parameter (..., d) of those of n agents, (..., n, d).
+
+        Parameters
+        ----------
+        theta : (..., n, d) array
+            The parameters of the agents that took part.
+
+        Returns
+        -------
+        (..., d) array
+            What takes their place, before any projection.
+        """
         raise NotImplementedError(f"{type(self).__name__} must define estimate or combine")
 
     def combine(

@@ -30,6 +30,10 @@ class ServerStep(Server):
     ValueError, TypeError
         ``size`` or ``radius`` is not positive.
 
+    Notes
+    -----
+    theta-bar <- Proj(theta-bar + size mean_i (theta_i - theta-bar))
+
     Examples
     --------
     >>> import fedsarsa as fs

@@ -29,6 +29,12 @@ class SharedDirections(Server):
     ValueError, TypeError
         ``own`` is outside (0, 1], or ``radius`` is not positive.
 
+    Notes
+    -----
+    With the change of agent i in the round, D_i,
+
+        theta_i <- Proj(theta_i + own D_i + (1 - own) mean_j D_j)
+
     Examples
     --------
     >>> import fedsarsa as fs

@@ -26,6 +26,12 @@ class TrimmedMean(Server):
     ValueError, TypeError
         ``share`` is outside (0, 0.5), or ``radius`` is not positive.
 
+    Notes
+    -----
+    With the values of parameter j in order, theta_(1)j <= ... <= theta_(n)j, and c = floor(share n),
+
+        theta-bar_j = (theta_(c+1)j + ... + theta_(n-c)j) / (n - 2 c)
+
     Examples
     --------
     >>> import fedsarsa as fs

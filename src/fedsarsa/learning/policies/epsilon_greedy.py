@@ -17,15 +17,19 @@ class EpsilonGreedy(Scheduled, Tied):
     Parameters
     ----------
     eps : float or schedule
-        In [0, 1]. A schedule, such as ``LinearSchedule``, lowers it while agents learn; the policy itself is
-        then that of its end.
+        In [0, 1]. A schedule, such as ``LinearSchedule``, changes it while agents learn; outside training
+        the policy takes the schedule's last value.
     ties : {"share", "first"}
-        Who takes the greedy mass where several actions are best, as in ``Greedy``.
+        How ties are broken between the best actions, as in ``Greedy``.
 
     Raises
     ------
     ValueError
         ``eps`` is not in [0, 1], or ``ties`` is neither of the two.
+
+    Notes
+    -----
+    pi(a | s) = eps / A + (1 - eps) greedy(a | s)
 
     Examples
     --------
@@ -47,7 +51,22 @@ class EpsilonGreedy(Scheduled, Tied):
         object.__setattr__(self, "eps", _checks.fraction("eps", self.eps))
 
     def probabilities(self, values: Floats, state: State = ALL, classes: Classes = None) -> Floats:
-        """pi(. | s) for ``values`` (A,) of one state, or all of them for (S, A)."""
+        """pi(. | s) for ``values`` (A,) of one state, or all of them for (S, A).
+
+        Parameters
+        ----------
+        values : (A,) or (S, A) array
+            Q(s, .) of one state, or of all of them.
+        state : int or slice
+            The state's number, where a policy depends on it; all of them unless given.
+        classes : (A,) array of int, optional
+            Actions with the same number have the same features in every state; no two have unless given.
+
+        Returns
+        -------
+        array of the shape of ``values``
+            pi(. | s), which sums to one along the last axis.
+        """
         greedy = Greedy(self.ties).probabilities(values, state, classes)
         eps = self.parameter
         return eps / values.shape[-1] + (1 - eps) * greedy

@@ -24,6 +24,12 @@ class FixedPolicy:
     ValueError
         Rows do not sum to one, or ``pi`` has another shape.
 
+    Notes
+    -----
+    The policy does not depend on the parameter, so that A and b of its semi-gradient are constant:
+
+        pi(a | s) = Gamma(theta)(a | s) for every theta
+
     Examples
     --------
     >>> import fedsarsa as fs
@@ -46,7 +52,25 @@ class FixedPolicy:
                 raise ValueError(f"pi must have shape (S, A) or (A,), got {self.pi.shape}")
 
     def table(self, states: int, actions: int) -> Floats:
-        """pi(a|s) written out, (S, A)."""
+        """pi(a|s) written out, (S, A).
+
+        Parameters
+        ----------
+        states : int
+            S, the number of states.
+        actions : int
+            A, the number of actions.
+
+        Returns
+        -------
+        (S, A) array
+            Probabilities, a row per state.
+
+        Raises
+        ------
+        ValueError
+            The policy does not fit so many states and actions.
+        """
         pi = self.pi
         if isinstance(pi, str):
             return np.full((states, actions), 1 / actions)
@@ -59,7 +83,22 @@ class FixedPolicy:
         return np.array(np.broadcast_to(pi, (states, actions)))
 
     def probabilities(self, values: Floats, state: State = ALL, classes: Classes = None) -> Floats:  # noqa: ARG002
-        """pi(. | s), whatever ``values`` (A,) or (S, A) are."""
+        """pi(. | s), whatever ``values`` (A,) or (S, A) are.
+
+        Parameters
+        ----------
+        values : (A,) or (S, A) array
+            Q(s, .) of one state, or of all of them.
+        state : int or slice
+            The state's number, where a policy depends on it; all of them unless given.
+        classes : (A,) array of int, optional
+            Actions with the same number have the same features in every state; no two have unless given.
+
+        Returns
+        -------
+        array of the shape of ``values``
+            pi(. | s), which sums to one along the last axis.
+        """
         if isinstance(self.pi, np.ndarray):
             return self.pi[state] if self.pi.ndim == 2 else np.broadcast_to(self.pi, values.shape)
         return np.broadcast_to(self.table(1, values.shape[-1])[0], values.shape)

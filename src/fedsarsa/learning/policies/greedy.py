@@ -50,15 +50,22 @@ class Greedy(Tied):
     Parameters
     ----------
     ties : {"share", "first"}
-        Who takes the mass where several actions have exactly the largest value. ``share``: all of them,
-        evenly. ``first``: the first one, together with the actions that have its features in every state,
-        which no parameter tells apart (``ModuloFeatures(5, 5)`` has five such classes of actions). That is
-        what the released program does: its ``max`` finds the first class, of which it draws an action.
+        How ties are broken, where several actions have exactly the largest value. ``share``: they share
+        the mass evenly. ``first``: the first one takes it, together with the actions that have its features
+        in every state, which no parameter distinguishes (``ModuloFeatures(5, 5)`` has five such classes of
+        actions). The released program does the latter: its ``max`` finds the first class, from which it
+        draws an action.
 
     Raises
     ------
     ValueError
         ``ties`` is neither.
+
+    Notes
+    -----
+    With ``ties="share"`` and B(s) the set of the best actions,
+
+        pi(a | s) = 1 / |B(s)| if a is in B(s), else 0,  B(s) = argmax_a Q(s, a)
 
     Examples
     --------
@@ -75,7 +82,22 @@ class Greedy(Tied):
         _checks.choice("ties", self.ties, TIES)
 
     def probabilities(self, values: Floats, state: State = ALL, classes: Classes = None) -> Floats:  # noqa: ARG002
-        """pi(. | s) for ``values`` (A,) of one state, or all of them for (S, A)."""
+        """pi(. | s) for ``values`` (A,) of one state, or all of them for (S, A).
+
+        Parameters
+        ----------
+        values : (A,) or (S, A) array
+            Q(s, .) of one state, or of all of them.
+        state : int or slice
+            The state's number, where a policy depends on it; all of them unless given.
+        classes : (A,) array of int, optional
+            Actions with the same number have the same features in every state; no two have unless given.
+
+        Returns
+        -------
+        array of the shape of ``values``
+            pi(. | s), which sums to one along the last axis.
+        """
         best = values == values.max(axis=-1, keepdims=True)
         if self.ties == FIRST:
             kinds = np.arange(values.shape[-1]) if classes is None else classes

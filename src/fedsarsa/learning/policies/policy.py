@@ -26,7 +26,22 @@ class Policy(Protocol):
         """The one number that ``weigh`` reads."""
 
     def probabilities(self, values: Floats, state: State = ALL, classes: Classes = None) -> Floats:
-        """pi(. | s) for ``values`` (A,) of one state, or all of them for (S, A)."""
+        """pi(. | s) for ``values`` (A,) of one state, or all of them for (S, A).
+
+        Parameters
+        ----------
+        values : (A,) or (S, A) array
+            Q(s, .) of one state, or of all of them.
+        state : int or slice
+            The state's number, where a policy depends on it; all of them unless given.
+        classes : (A,) array of int, optional
+            Actions with the same number have the same features in every state; no two have unless given.
+
+        Returns
+        -------
+        array of the shape of ``values``
+            pi(. | s), which sums to one along the last axis.
+        """
 
     @staticmethod
     def weigh(choice: Any, state: int, values: Floats, masses: Floats) -> float:

@@ -27,6 +27,12 @@ class Softmax(Scheduled):
     ValueError
         ``temperature`` is not positive.
 
+    Notes
+    -----
+    The policy is Lipschitz in total variation, with the constant 1 / temperature:
+
+        pi(a | s) = exp(Q(s, a) / temperature) / sum_b exp(Q(s, b) / temperature)
+
     Examples
     --------
     >>> import numpy as np
@@ -45,7 +51,22 @@ class Softmax(Scheduled):
         object.__setattr__(self, "temperature", _checks.positive("temperature", self.temperature))
 
     def probabilities(self, values: Floats, state: State = ALL, classes: Classes = None) -> Floats:  # noqa: ARG002
-        """pi(. | s) for ``values`` (A,) of one state, or all of them for (S, A)."""
+        """pi(. | s) for ``values`` (A,) of one state, or all of them for (S, A).
+
+        Parameters
+        ----------
+        values : (A,) or (S, A) array
+            Q(s, .) of one state, or of all of them.
+        state : int or slice
+            The state's number, where a policy depends on it; all of them unless given.
+        classes : (A,) array of int, optional
+            Actions with the same number have the same features in every state; no two have unless given.
+
+        Returns
+        -------
+        array of the shape of ``values``
+            pi(. | s), which sums to one along the last axis.
+        """
         weights = np.exp((values - values.max(axis=-1, keepdims=True)) / self.parameter)
         return weights / weights.sum(axis=-1, keepdims=True)
 

@@ -77,7 +77,7 @@ class ControlFleet(ContinuousFleet, Sequence[ControlWorld]):
         return max(float(world.reward_cap) for world in self.worlds)
 
     def identity(self) -> str:
-        """All that tells this fleet from others."""
+        """All that distinguishes this fleet from others."""
         return repr((self.worlds, self.discount))
 
     def describe(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A control world as an environment of Gymnasium; this file alone of the control worlds needs Gymnasium."""
+"""A control world as a Gymnasium environment; this file alone of the control worlds needs Gymnasium."""
 
 from typing import Any
 

@@ -27,6 +27,11 @@ class MountainCarContinuous(MountainCar):
     prize, cost : float
         See above. All other parameters are those of `MountainCar`.
 
+    Raises
+    ------
+    ValueError, TypeError
+        A number is out of its range, or of another kind.
+
     Examples
     --------
     >>> import fedsarsa as fs

@@ -45,6 +45,11 @@ class Pendulum(ControlWorld):
     time_limit : int
         Steps after which an episode is cut short.
 
+    Raises
+    ------
+    ValueError, TypeError
+        A number is out of its range, or of another kind.
+
     Examples
     --------
     >>> import fedsarsa as fs

@@ -31,7 +31,7 @@ class ControlWorld(ABC):
     physics : tuple of IntEnum
         Names of the fields and properties in ``packed``, at their places.
     gymnasium_id : str or None
-        The environment of Gymnasium with the same physics, which draws pictures; None: there is none.
+        The Gymnasium environment with the same physics, which draws pictures; None: there is none.
     state_size : int
         Numbers in a state.
     action_count : int or None
@@ -138,7 +138,23 @@ class ControlWorld(ABC):
         return picture
 
     def to_gymnasium(self, render_mode: str | None = None) -> "gymnasium.Env[Any, Any]":
-        """The world as an environment of Gymnasium: the same physics, in float64."""
+        """The world as a Gymnasium environment: the same physics, in float64.
+
+        Parameters
+        ----------
+        render_mode : {None, "rgb_array"}
+            Whether ``render`` draws pictures.
+
+        Returns
+        -------
+        gymnasium.Env
+            Its observations are not clipped.
+
+        Raises
+        ------
+        ValueError
+            ``render_mode`` is another one, or the world has no picture.
+        """
         from fedsarsa.worlds.control.environment import ControlEnvironment
 
         return ControlEnvironment(self, render_mode)
