@@ -77,8 +77,8 @@ def test_a_training_that_is_over_is_extended(tmp_path):
     assert command("train", config, "--out", out, "--force", "--extend").returncode == 0
     unasked = command(*longer)
     assert unasked.returncode == 2
-    assert "history.nc: is there already" in unasked.stderr
-    assert "--extend to go on" in unasked.stderr
+    assert "history.nc: already exists" in unasked.stderr
+    assert "--extend to resume" in unasked.stderr
     done = command(*longer, "--extend")
     assert done.returncode == 0, done.stderr
     assert "resuming from" in done.stdout
@@ -216,7 +216,7 @@ def test_settings_are_changed_on_the_command_line(tmp_path):
     change = ("--set", "algorithm.step_size=0.1", "--set", "algorithm.sync_every=never")
     refused = command("train", config, "--out", out, *change)
     assert refused.returncode == 2
-    assert "choose another --out, pass --force to retrain" in refused.stderr
+    assert "choose another --out, or pass --force to retrain" in refused.stderr
     assert command("train", config, "--out", out, *change, "--force").returncode == 0
     expected = fs.FedSARSA(step_size=0.1, sync_every=None).train(
         fs.paper.fleet(3, states=10, actions=5), 50, runs=2, seed=4
