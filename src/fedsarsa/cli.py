@@ -99,8 +99,8 @@ def train(
         checkpoint.unlink(missing_ok=True)
     elif result.exists() and not extend:
         raise ValueError(
-            f"{result}: already exists; choose another --out, or pass --force to retrain, or --extend to resume "
-            "from the checkpoint that a training with --extend kept"
+            f"{result}: already exists; choose another --out, or pass --force to retrain, or --extend to "
+            "resume from the checkpoint that a training with --extend kept"
         )
     elif result.exists() and not checkpoint.exists():
         raise ValueError(
