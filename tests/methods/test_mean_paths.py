@@ -44,7 +44,7 @@ def mean_path(method, rounds, alpha=ALPHA):
             else:
                 theta = theta + alpha * (direction(theta) + shift)
         context = Context(t * K, K, np.full(AGENTS, alpha * K), left, shift, memory)
-        before = rule.combine(before, theta, None, context)
+        before = rule.combine(before, theta, context)
         shift = context.shift
         theta = before if rule.personal else np.repeat(before[:, None], AGENTS, axis=1)
     return theta[0]

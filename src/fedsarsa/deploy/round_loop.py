@@ -147,9 +147,10 @@ class RoundLoop:
             left=left,
             shift=np.empty((1, settings.agents, 0)),
             memory=standing.memory,
+            present=present,
         )
         before = standing.starts if rule.personal else standing.theta
-        (start,) = rule.combine(before[None], after, present, context)
+        (start,) = rule.combine(before[None], after, context)
         return np.asarray(start)
 
     def _choose(self, grid: Grid, askings: Askings) -> list[int]:

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedsarsa._checks import Floats
+from fedsarsa.federation.participation import Present
 from fedsarsa.federation.servers.projection import checked_radius, of_present, project
 
 Memory = dict[str, NDArray[Any]]
@@ -33,6 +34,8 @@ class Context:
         What ``Server.memory`` has made and the rule has written since; the rule writes in place.
     noise : (R, d)
         Standard normal numbers of this round; (R, 0) unless ``Server.noisy``.
+    present : (R, N) bool, optional
+        Who took part in the round; everybody unless given.
     """
 
     t: int
@@ -42,6 +45,11 @@ class Context:
     shift: Floats
     memory: Memory = field(default_factory=dict)
     noise: Floats = field(default_factory=lambda: np.empty((0, 0)))
+    present: Present = None
+
+    def where_present(self, values: Floats, otherwise: Floats | float = 0.0) -> Floats:
+        """``values`` (R, N, d) of the agents that took part, ``otherwise`` of those that did not."""
+        return values if self.present is None else np.where(self.present[..., None], values, otherwise)
 
 
 class RoundOfRun(NamedTuple):
@@ -173,13 +181,7 @@ class Server:
         """One parameter (..., d) of those of n agents, (..., n, d)."""
         raise NotImplementedError(f"{type(self).__name__} must define estimate or combine")
 
-    def combine(
-        self,
-        before: Floats,
-        after: Floats,
-        present: NDArray[np.bool] | None = None,
-        context: Context | None = None,  # noqa: ARG002
-    ) -> Floats:
+    def combine(self, before: Floats, after: Floats, context: Context) -> Floats:
         """The start of the next round, for all runs at once.
 
         Parameters
@@ -188,14 +190,12 @@ class Server:
             The start of the round that is over.
         after : (R, N, d)
             The agents' parameters after it.
-        present : (R, N) bool, optional
-            Who took part; everybody unless given.
-        context : Context, optional
-            What else is known of the round, and what the rule keeps.
+        context : Context
+            Who took part, what else is known of the round, and what the rule keeps.
 
         Returns
         -------
         array of the shape of ``before``
             The start of the next round.
         """
-        return project(of_present(self.estimate, self.fewest, before, after, present), self.radius)
+        return project(of_present(self.estimate, self.fewest, before, after, context.present), self.radius)
