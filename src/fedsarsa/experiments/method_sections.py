@@ -4,7 +4,7 @@ from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 
-from pydantic import BeforeValidator, Discriminator, Tag, create_model
+from pydantic import BeforeValidator, Discriminator, Tag
 
 from fedsarsa.algorithm import FedSARSA
 from fedsarsa.experiments.algorithm_sections import (
@@ -16,7 +16,7 @@ from fedsarsa.experiments.algorithm_sections import (
     Algorithm,
     by_shape,
 )
-from fedsarsa.experiments.section import DerivedSection, built, keys_of, section_for, unless_given
+from fedsarsa.experiments.section import DerivedSection, built, named, section_for, unless_given
 from fedsarsa.learning.targets import TARGETS
 from fedsarsa.methods import METHODS, Method
 from fedsarsa.methods.fed_q import AVERAGING
@@ -67,9 +67,8 @@ def method_section(kind: type[Any]) -> type[MethodSection]:
     """The section of a method: a key for every setting, and its name."""
     made = {one.name: one.default_factory() for one in fields(kind) if one.default_factory is not MISSING}
     defaults = {name: section_for(value, FEATURES | POLICIES) for name, value in made.items()}
-    tag: Any = (Literal[kind.name], kind.name)
-    tagged = create_model(kind.__name__, __base__=MethodSection, __doc__=kind.__doc__, method=tag)
-    return keys_of(kind, toml_types=METHOD_TYPES | OWN_TYPES[kind.task], defaults=defaults)(tagged)
+    types = METHOD_TYPES | OWN_TYPES[kind.task]
+    return named(kind, MethodSection, "method", kind.name, toml_types=types, defaults=defaults)
 
 
 def method_of(value: Any) -> Any:

@@ -161,9 +161,11 @@ class Server:
         """
         return {}
 
-    def acting(self, starts: Floats, memory: Memory) -> tuple[Floats, Floats]:
+    def acting(self, starts: Floats, memory: Memory) -> tuple[Floats, Floats]:  # noqa: ARG002
         """What agents act by in the round that begins: ``own`` (R, N) theta + ``others`` (R, N, d)."""
-        raise NotImplementedError(f"{type(self).__name__} must define acting, as agents do not act by theta")
+        if self.mixes:
+            raise NotImplementedError(f"{type(self).__name__} must define acting, as it mixes")
+        return np.ones(starts.shape[:2]), np.zeros_like(starts)
 
     def personal_records(self, starts: Floats, memory: Memory) -> dict[str, Floats]:  # noqa: ARG002
         """What histories record of a personal rule: ``personal`` (R, N, d), and any ``weights`` (R, N, N)."""
