@@ -1,22 +1,21 @@
 """Methods in TOML: ``algorithm.method`` names one, and the other keys of the table are its settings."""
 
 from dataclasses import MISSING, fields
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 
 from pydantic import BeforeValidator, Discriminator, Tag
 
 from fedsarsa.algorithm import FedSARSA
 from fedsarsa.experiments.algorithm_sections import (
+    BEHAVIOUR,
     FEATURES,
     FIXED,
-    LIST,
     POLICIES,
     SETTING_TYPES,
     Algorithm,
-    by_shape,
+    SettingsSection,
 )
-from fedsarsa.experiments.section import DerivedSection, built, named, section_for, unless_given
+from fedsarsa.experiments.section import named, section_for, unless_given
 from fedsarsa.learning.targets import TARGETS
 from fedsarsa.methods import METHODS, Method
 from fedsarsa.methods.fed_q import AVERAGING
@@ -30,37 +29,12 @@ METHOD_TYPES: dict[str, Any] = SETTING_TYPES | {
 # Where a type of FedSARSA's settings says too much.
 OWN_TYPES: dict[str, dict[str, Any]] = {
     "prediction": {"policy": FIXED_TABLE},
-    "control": {
-        "behaviour": Annotated[
-            by_shape({"fixed": FIXED, LIST: list[FIXED]}),  # type: ignore[valid-type]
-            unless_given("fixed"),
-        ]
-    },
+    "control": {"behaviour": BEHAVIOUR},
 }
 
 
-class MethodSection(DerivedSection):
+class MethodSection(SettingsSection):
     """The settings of a method."""
-
-    def build(self, folder: Path = Path()) -> Method:
-        """Make the method; its files are in ``folder``.
-
-        Raises
-        ------
-        ValueError
-            A setting is out of its range, or a file is not what it should be; the message names the key.
-        """
-        place, arguments = "algorithm", {}
-        try:
-            for name in self.key_names:
-                place = f"algorithm.{name}"
-                value = getattr(self, name)
-                arguments[name] = None if (name, value) == ("sync_every", "never") else built(value, folder)
-            place = "algorithm"
-            method: Method = self.source(**arguments)
-            return method
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"{place}: {error}") from None
 
 
 def method_section(kind: type[Any]) -> type[MethodSection]:
