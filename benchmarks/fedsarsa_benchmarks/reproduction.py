@@ -35,7 +35,7 @@ def _overhead(repeats: int) -> Result:
 
     def bare() -> None:
         for cell in cells.cells:
-            algo.train(fleets[cell.config.fleet.agents], seed=cell.config.training.seed, record_every=10)  # type: ignore[union-attr,index]
+            algo.train(fleets[cell.config.fleet.agents], seed=cell.config.training.seed, record_every=10)
 
     def swept() -> None:
         with TemporaryDirectory() as folder, sweep.opened(cells, Path(folder)) as work:

@@ -26,7 +26,7 @@ from tests.deploy.grids import assert_central, changed, crowd
         (
             "[training]",
             '[server]\nrule = "trimmed-mean"\n[training]',
-            r"server.rule: trimmed-mean with trim = 0\.2 needs at least 5 agents, got 3",
+            r"server: TrimmedMean\(share=0\.2, radius=8\.0\) needs at least 5 agents, got 3",
         ),
         (
             "[training]",

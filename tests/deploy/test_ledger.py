@@ -71,11 +71,11 @@ def test_a_checkpoint_of_another_federation_is_refused(server, tmp_path, old, ne
     [
         ('"median"', '"mean"', "rule is mean, got one whose rule is median"),
         (
-            '"trimmed-mean"\ntrim = 0.3',
-            '"trimmed-mean"\ntrim = 0.4',
-            "trim is 0.4, got one whose trim is 0.3",
+            '"trimmed-mean"\nshare = 0.3',
+            '"trimmed-mean"\nshare = 0.4',
+            "share is 0.4, got one whose share is 0.3",
         ),
-        ('"krum"\nmalicious = 2', '"krum"\nmalicious = 1', "malicious is 1, got one whose malicious is 2"),
+        ('"krum"\nliars = 2', '"krum"\nliars = 1', "liars is 1, got one whose liars is 2"),
         (
             '"mean"\nprivacy = { clip = 0.5, noise = 2.0 }',
             '"mean"\nprivacy = { clip = 0.5, noise = 1.0 }',

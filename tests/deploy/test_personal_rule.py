@@ -96,6 +96,29 @@ def replace_steps(settings, steps):
     return changed
 
 
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ('"shared-directions"\nown = 0.3', fs.servers.SharedDirections(own=0.3, radius=8.0)),
+        ('"consensus"\ngraph = "star"', fs.servers.Consensus("star", radius=8.0)),
+    ],
+)
+def test_other_rules_with_a_parameter_per_agent_train_what_the_simulation_trains(
+    server, tmp_path, homes, text, rule
+):
+    path = tmp_path / "other.toml"
+    path.write_text(BASE + f"[server]\nrule = {text}\n")
+    settings = federation_config.load(path)
+    made = server(settings, KEYS)
+    made.train(FakeGrid({node: Agent(settings, i, homes[i]) for i, node in enumerate(NODES)}))
+    algo = replace(settings.algorithm, server=rule, radius=None)
+    expected = algo.train(settings.worlds, settings.training.steps, runs=1, seed=settings.training.seed)
+    np.testing.assert_allclose(made.standing.starts, expected.local[0], rtol=0, atol=1e-12)
+    assert made.standing.starts.std(axis=0).min() > 1e-3  # agents differ
+    seen = ledger.central(made.home, settings.dim)
+    np.testing.assert_allclose(seen, expected.central[0], rtol=0, atol=1e-12)
+
+
 @pytest.mark.parametrize("missed", [{2, 3, 17}, set(range(1, 9))], ids=["faults", "joins late"])
 def test_an_agent_that_misses_rounds_keeps_its_parameter(server, personal, agents, rule, missed):
     lose(agents, NODES[1], missed)

@@ -26,8 +26,8 @@ PRIVATE = "[server]\nprivacy = { clip = 0.5, noise = 2.0 }\n"
     ("rule", "expected"),
     [
         ('rule = "median"', lambda thetas: np.median(thetas, axis=0)),
-        ('rule = "trimmed-mean"\ntrim = 0.3', lambda thetas: np.sort(thetas, axis=0)[2:-2].mean(axis=0)),
-        ('rule = "krum"\nmalicious = 2', None),
+        ('rule = "trimmed-mean"\nshare = 0.3', lambda thetas: np.sort(thetas, axis=0)[2:-2].mean(axis=0)),
+        ('rule = "krum"\nliars = 2', None),
     ],
 )
 def test_robust_rules_are_flowers_and_ignore_liars(server, tmp_path, rule, expected):
@@ -57,8 +57,9 @@ def test_robust_rules_are_flowers_and_ignore_liars(server, tmp_path, rule, expec
     ("rule", "simulated"),
     [
         ('rule = "median"', fs.servers.Median()),
-        ('rule = "trimmed-mean"\ntrim = 0.3', fs.servers.TrimmedMean(0.3)),
-        ('rule = "krum"\nmalicious = 2', fs.servers.Krum(2)),
+        ('rule = "trimmed-mean"\nshare = 0.3', fs.servers.TrimmedMean(0.3)),
+        ('rule = "krum"\nliars = 2', fs.servers.Krum(2)),
+        ('rule = "server-step"\nsize = 0.4', fs.servers.ServerStep(0.4)),
     ],
 )
 def test_a_deployed_rule_trains_what_the_simulation_trains(server, tmp_path, rule, simulated):
@@ -244,12 +245,36 @@ def test_private_rounds_wait_for_everybody_who_was_asked(server, tmp_path):
     ("text", "message"),
     [
         (
-            '[server]\nrule = "krum"\nmalicious = 3\n',
-            "krum against 3 malicious agents needs at least 9",
+            '[server]\nrule = "krum"\nliars = 3\n',
+            r"server: Krum\(liars=3, radius=8.0\) needs at least 9 agents, got 7",
         ),
         (
             '[server]\nrule = "median"\nprivacy = { clip = 1.0, noise = 1.0 }\n',
             'expected "mean" with privacy',
+        ),
+        (
+            '[server]\nrule = "trimmed-mean"\nshare = 0.7\n',
+            r"^server: share must be a number in \(0, 0\.5\), got 0\.7$",
+        ),
+        (
+            '[server]\nrule = "trimmed-mean"\ntrim = 0.3\n',
+            "server: expected share, the rule's own name for it, got trim = 0.3$",
+        ),
+        (
+            '[server]\nrule = "krum"\nmalicious = 2\n',
+            "server: expected liars, the rule's own name for it, got malicious = 2$",
+        ),
+        (
+            "[server]\nshare = 0.3\n",
+            "server.share: unknown key.*; valid: agents, at_least, deadline, fraction, privacy,",
+        ),
+        (
+            '[server]\nrule = "medean"\n',
+            "server.rule: expected mean or median or .*, got 'medean'; did you mean 'median'",
+        ),
+        (
+            '[server]\nrule = "control-variates"\n',
+            'server.rule: expected a rule that needs nothing but .*, got "control-variates"$',
         ),
     ],
 )
@@ -264,10 +289,10 @@ def test_rules_that_cannot_work(server, tmp_path, text, message):
         ('rule = "mean"', 1),
         ('rule = "mean"\nat_least = 2', 2),
         ('rule = "median"', 3),
-        ('rule = "trimmed-mean"\ntrim = 0.2', 5),
-        ('rule = "trimmed-mean"\ntrim = 0.3', 4),
-        ('rule = "krum"\nmalicious = 2', 7),
-        ('rule = "krum"\nmalicious = 0', 3),
+        ('rule = "trimmed-mean"\nshare = 0.2', 5),
+        ('rule = "trimmed-mean"\nshare = 0.3', 4),
+        ('rule = "krum"\nliars = 2', 7),
+        ('rule = "krum"\nliars = 0', 3),
         ('rule = "median"\nfraction = 0.25', 3),
         ('rule = "trimmed-mean"\nfraction = 0.5', 5),
         ('rule = "krum"\nfraction = 0.1', 5),
@@ -298,8 +323,8 @@ def test_a_fraction_is_the_one_that_was_written(tmp_path, agents, fraction, size
     assert robust(tmp_path, f"[server]\nfraction = {fraction}\n", agents).sample_size == size
 
 
-@pytest.mark.parametrize("trim", [0.1, 0.2, 0.25, 0.3, 0.4, 0.49])
-def test_a_trimmed_mean_of_so_many_cuts_one_liar_off_each_end(tmp_path, trim):
-    count = robust(tmp_path, f'[server]\nrule = "trimmed-mean"\ntrim = {trim}\n', 10).server.fewest
-    assert int(trim * count) >= 1  # what Flower cuts off
-    assert int(trim * (count - 1)) < 1
+@pytest.mark.parametrize("share", [0.1, 0.2, 0.25, 0.3, 0.4, 0.49])
+def test_a_trimmed_mean_of_so_many_cuts_one_liar_off_each_end(tmp_path, share):
+    count = robust(tmp_path, f'[server]\nrule = "trimmed-mean"\nshare = {share}\n', 10).rule.fewest
+    assert int(share * count) >= 1  # what Flower cuts off
+    assert int(share * (count - 1)) < 1

@@ -94,7 +94,7 @@ def test_a_rule_derived_from_a_compiled_one_is_compiled_if_it_combines_alike():
         pass
 
     class Other(fs.servers.ServerStep):
-        def combine(self, before, after, present=None, context=None):
+        def combine(self, before, after, context):
             return before
 
     assert COMPILED[compiled_place(Renamed(0.5))] is fs.servers.ServerStep

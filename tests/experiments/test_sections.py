@@ -35,6 +35,7 @@ FILES = {(fs.TabularFeatures, "table"): "file"}
 FLEETS = [
     (fs.paper.fleet, fleet_sections.PaperFleet, {}),
     (control.fleet, fleet_sections.ControlSection, {}),
+    *((section.source, section, {}) for section in fleet_sections.OF_PAPERS.values()),
     (fs.GymFleet, fleet_sections.GymSection, {"worlds": "id"}),
     (fs.GymWorld.to_finite, fleet_sections.GymTablesSection, {"self": "id"}),
     (fs.FiniteMDP, fleet_sections.FileFleet, {"transition": "path", "reward": "path", "initial": "path"}),

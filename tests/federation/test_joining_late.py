@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import fedsarsa as fs
-from fedsarsa.federation.servers import Context
+from tests.contexts import context_of
 from tests.federation.test_personal_learning import PUBLISHED, RUNS, assert_no_cost
 
 AGENTS, ROUNDS = 8, 240
@@ -37,12 +37,12 @@ def mixtures(own, present):
     runs, _, agents, dim = own.shape
     rule = fs.servers.Personal()
     memory, start = rule.memory(runs, agents, dim), own[:, 0]
-    empty, seen = np.empty((runs, agents, 0)), []
+    seen = []
     taken = np.cumsum(present, axis=0)  # rounds that agents have taken part in, (round, agent)
     for here, done in zip(present, taken, strict=True):
         after = np.stack([own[:, count, agent] for agent, count in enumerate(done)], axis=1)
-        context = Context(0, 1, np.ones(agents), empty, empty, memory)
-        start = rule.combine(start, after, np.tile(here, (runs, 1)), context)
+        context = context_of(after, np.tile(here, (runs, 1)), memory=memory)
+        start = rule.combine(start, after, context)
         seen.append((start, rule.mixtures(start, memory)))
     return (np.stack(one, axis=1) for one in zip(*seen, strict=True))
 

@@ -8,6 +8,7 @@ import pytest
 import fedsarsa as fs
 from fedsarsa.federation import participation
 from fedsarsa.federation.participation import taking_part
+from tests.contexts import context_of
 from tests.worlds_of_tests import fleet
 
 AGENTS = 6
@@ -123,16 +124,16 @@ def test_noise_is_that_of_its_share_and_seed():
     before, after = np.zeros((1, 20_000)), np.zeros((1, 5, 20_000))
     after[0, 0, 0] = 9.0
     normal = np.random.default_rng(0).standard_normal((1, 20_000))
-    from fedsarsa.federation.servers import Context
 
-    context = Context(0, 1, np.ones(5), np.empty((1, 5, 0)), np.empty((1, 5, 0)), noise=normal)
-    np.testing.assert_allclose(rule.combine(before, after, None, context)[0, 1:], 0.2 * normal[0, 1:])
-    three = np.array([[True, True, True, False, False]])
-    noisy = rule.combine(before, after, three, context)
+    def combined(before, present=None):
+        return rule.combine(before, after, context_of(after, present, noise=normal))
+
+    np.testing.assert_allclose(combined(before)[0, 1:], 0.2 * normal[0, 1:])
+    noisy = combined(before, np.array([[True, True, True, False, False]]))
     assert noisy[0, 0] == pytest.approx(0.5 / 3 + normal[0, 0] / 3)
     np.testing.assert_allclose(noisy[0, 1:], normal[0, 1:] / 3)
     nobody = np.zeros((1, 5), np.bool)
-    np.testing.assert_array_equal(rule.combine(before + 1, after, nobody, context), before + 1)
+    np.testing.assert_array_equal(combined(before + 1, nobody), before + 1)
     algo = replace(ALGO, server=rule)
     one, same, other = (algo.train(FLEET, 50, runs=1, seed=seed).final for seed in (0, 0, 1))
     np.testing.assert_array_equal(one, same)

@@ -26,7 +26,7 @@ class Between(fs.servers.Server):
     def memory(self, runs, agents, dim):
         return {"rounds": np.zeros(runs, np.int64), "travelled": np.zeros((runs, agents, dim))}
 
-    def combine(self, before, after, present=None, context=None):
+    def combine(self, before, after, context):
         moved = after - before
         context.memory["rounds"] += 1
         context.memory["travelled"] += moved
@@ -42,9 +42,9 @@ class Corrected(Between):
     leaves: ClassVar[str] = "log-weights"
     shifts: ClassVar[bool] = True
 
-    def combine(self, before, after, present=None, context=None):
+    def combine(self, before, after, context):
         context.shift += 0.1 * (after.mean(axis=1, keepdims=True) - after) / context.step_sums[:, None]
-        return super().combine(before, after, present, context) + 1e-3 * context.left
+        return super().combine(before, after, context) + 1e-3 * context.left
 
 
 VARIANTS = [
@@ -151,8 +151,8 @@ def test_a_checkpoint_holds_what_a_rule_keeps(world, rule, engines_used, tmp_pat
 def test_a_run_whose_starts_are_not_finite_fails_alone():
     @dataclass(frozen=True)
     class Breaking(Between):
-        def combine(self, before, after, present=None, context=None):
-            start = super().combine(before, after, present, context)
+        def combine(self, before, after, context):
+            start = super().combine(before, after, context)
             first = context.memory["travelled"][:, 0].sum(axis=1)
             start[(context.t >= 2 * K) & (first == first.max()), 1] = np.inf
             return start
@@ -169,7 +169,7 @@ def test_a_run_whose_starts_are_not_finite_fails_alone():
 def test_a_start_of_the_wrong_shape_is_one_sentence():
     @dataclass(frozen=True)
     class Flat(Between):
-        def combine(self, before, after, present=None, context=None):
+        def combine(self, before, after, context):
             return after.mean(axis=1)
 
     fleet, algo = finite()

@@ -10,6 +10,7 @@ import fedsarsa as fs
 from fedsarsa.federation import checkpoint
 from fedsarsa.federation.servers import RULES, check
 from fedsarsa.federation.servers.projection import project
+from tests.contexts import context_of
 
 ROBUST = [fs.servers.Median(), fs.servers.TrimmedMean(0.2), fs.servers.Krum(1)]
 RUNS, AGENTS, DIM = 3, 7, 4
@@ -41,7 +42,9 @@ def krum(theta, liars):
 )
 def test_a_rule_is_its_definition_in_every_run(rule, expected):
     before, after = parameters()
-    np.testing.assert_allclose(rule.combine(before, after), [expected(theta) for theta in after], atol=1e-14)
+    np.testing.assert_allclose(
+        rule.combine(before, after, context_of(after)), [expected(theta) for theta in after], atol=1e-14
+    )
 
 
 @pytest.mark.parametrize("name", ["Median", "TrimmedMean", "Krum"])
@@ -70,7 +73,8 @@ def test_rules_are_flowers(name):
         for number, theta in enumerate(after[0], start=2)
     ]
     arrays, _ = theirs.aggregate_train(1, replies)
-    np.testing.assert_allclose(ours.combine(before[:1], after[:1])[0], arrays["theta"].numpy(), atol=1e-14)
+    (seen,) = ours.combine(before[:1], after[:1], context_of(after[:1]))
+    np.testing.assert_allclose(seen, arrays["theta"].numpy(), atol=1e-14)
 
 
 def finite():
@@ -122,17 +126,18 @@ def test_agents_that_are_missing_are_left_out(rule):
     present[1] = False
     after[~present] = np.nan  # whatever is there is not read
     with np.errstate(invalid="ignore"):
-        seen = rule.combine(before, np.where(present[..., None], after, 1e300), present)
-    np.testing.assert_allclose(seen[0], rule.combine(before[:1], after[:1, present[0]])[0], rtol=1e-14)
+        seen = rule.combine(before, np.where(present[..., None], after, 1e300), context_of(after, present))
+    there, last = after[:1, present[0]], after[2:]
+    np.testing.assert_allclose(seen[0], rule.combine(before[:1], there, context_of(there))[0], rtol=1e-14)
     np.testing.assert_array_equal(seen[1], before[1])  # nobody came
-    np.testing.assert_array_equal(seen[2], rule.combine(before[2:], after[2:])[0])
+    np.testing.assert_array_equal(seen[2], rule.combine(before[2:], last, context_of(last))[0])
 
 
 def test_with_too_few_agents_the_server_keeps_its_parameter():
     before, after = parameters()
     present = np.ones((RUNS, AGENTS), bool)
     present[0, 4:] = False
-    seen = fs.servers.Krum(1).combine(before, after, present)
+    seen = fs.servers.Krum(1).combine(before, after, context_of(after, present))
     np.testing.assert_array_equal(seen[0], before[0])
     assert not np.array_equal(seen[1], before[1])
 
@@ -180,8 +185,8 @@ def test_every_rule_says_how_many_agents_it_needs():
 class Shouted(fs.servers.Mean):
     """A mean of its own."""
 
-    def combine(self, before, after, present=None, context=None):
-        return 2 * super().combine(before, after, present, context)
+    def combine(self, before, after, context):
+        return 2 * super().combine(before, after, context)
 
 
 def test_a_mean_of_ones_own_is_not_taken_for_the_mean():

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import fedsarsa as fs
+from tests.contexts import context_of
 
 AGENTS, S, A = 4, 6, 3
 FLEET = fs.paper.fleet(AGENTS, eps_p=0.5, eps_r=1.0, seed=5, states=S, actions=A, discount=0.7)
@@ -54,7 +55,7 @@ def test_disagreement_contracts_by_the_second_singular_value():
     start = np.random.default_rng(2).normal(size=(AGENTS, 3))
     rule, theta = fs.servers.Consensus("ring"), start[None]
     for _ in range(9):  # no agent learns
-        theta = rule.combine(theta, theta)
+        theta = rule.combine(theta, theta, context_of(theta))
     np.testing.assert_allclose(theta[0], np.linalg.matrix_power(rule.matrix(AGENTS), 9) @ start, atol=1e-15)
     second = np.linalg.svd(rule.matrix(AGENTS), compute_uv=False)[1]
     apart = np.linalg.norm(theta[0] - start.mean(axis=0))
@@ -65,7 +66,7 @@ def test_edges_to_agents_that_are_missing_lead_back():
     rule = fs.servers.Consensus("complete")
     before = np.random.default_rng(2).normal(size=(1, 4, 3))
     present = np.array([[True, True, False, True]])
-    after = rule.combine(before, before + 1.0, present)
+    after = rule.combine(before, before + 1.0, context_of(before, present))
     np.testing.assert_array_equal(after[0, 2], before[0, 2])
     np.testing.assert_allclose(after.mean(axis=1), before.mean(axis=1) + 0.75)
 
@@ -107,9 +108,9 @@ def test_agents_with_one_chain_and_equal_rewards_are_one_agent_by_any_method(gra
 def test_control_variates_sum_to_zero():
     rule, rng = fs.servers.ControlVariates(), np.random.default_rng(4)
     shift, after = np.zeros((2, 5, 3)), rng.normal(size=(2, 5, 3))
-    context = fs.servers.Context(0, 10, np.full(5, 0.3), np.empty((2, 5, 0)), shift)
+    context = context_of(after, step_sums=np.full(5, 0.3), shift=shift)
     for _ in range(3):
-        rule.combine(after[:, 0], after, None, context)
+        rule.combine(after[:, 0], after, context)
     np.testing.assert_allclose(context.shift.sum(axis=1), 0, atol=1e-13)
     assert np.abs(context.shift).min() > 1e-3
 

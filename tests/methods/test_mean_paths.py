@@ -47,7 +47,7 @@ def mean_path(method, rounds, alpha=ALPHA):
             else:
                 theta = theta + alpha[:, None] * (direction(theta) + shift)
         context = Context(t * K, K, alpha * K, left, shift, memory)
-        before = rule.combine(before, theta, None, context)
+        before = rule.combine(before, theta, context)
         shift = context.shift
         theta = before if rule.personal else np.repeat(before[:, None], AGENTS, axis=1)
     return theta[0]

@@ -6,6 +6,7 @@ import pytest
 import fedsarsa as fs
 from fedsarsa import engines
 from fedsarsa.federation.state import first_state
+from tests.contexts import context_of
 
 m = fs.methods
 S, A, G = 4, 2, 0.7
@@ -80,8 +81,7 @@ def test_importance_weights():
 
     def combined(visits, present=None):
         left = log * np.array(visits, float)[None]
-        context = fs.servers.Context(0, 9, np.full(3, 1.0), left, np.empty((1, 3, 0)))
-        return rule.combine(np.array([[7.0, 8.0]]), after, present, context)[0]
+        return rule.combine(np.array([[7.0, 8.0]]), after, context_of(after, present, left=left))[0]
 
     np.testing.assert_allclose(combined([[4, 4]] * 3), after[0].mean(axis=0), rtol=1e-15)
     heavy = 0.8**-5

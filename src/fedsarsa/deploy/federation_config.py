@@ -1,92 +1,30 @@
 """A deployment's configuration: a training's TOML with a ``[server]`` section, and what it means."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Union
 
 import numpy as np
-from pydantic import Field, ValidationError
+from pydantic import BeforeValidator, Field, ValidationError
 
 from fedsarsa.deploy import terms
 from fedsarsa.deploy.deadline import Deadline
+from fedsarsa.deploy.remote_fleets import RemoteContinuousFleet, RemoteFleet
 from fedsarsa.experiments import config as configs
+from fedsarsa.experiments.algorithm_sections import TOML_TYPES
 from fedsarsa.experiments.config_errors import explained
 from fedsarsa.experiments.fleet_sections import ControlSection, FileFleet, GymSection, PaperFleet
 from fedsarsa.experiments.method_sections import ours
-from fedsarsa.experiments.section import Count, Section, unless_given
+from fedsarsa.experiments.section import Count, DerivedSection, Section, named, unless_given
 from fedsarsa.federation import participation, servers
 from fedsarsa.federation.problem import AnyFleet
 from fedsarsa.learning.continuous_features import BoxMap
 from fedsarsa.learning.features import FeatureMap
 from fedsarsa.learning.step_sizes import schedules
-from fedsarsa.worlds.contract import ContinuousFleet
+from fedsarsa.learning.targets import NOTHING, VISITS
 
 YEAR = 365 * 24 * 3600.0  # seconds
-
-
-class RemoteFleet(Section):
-    """Finite worlds that the server never sees; it needs their sizes, and a bound on their rewards."""
-
-    finite: ClassVar[bool] = True
-
-    kind: Literal["remote"]
-    agents: Count = Field(ge=1)
-    states: Count = Field(ge=1)
-    actions: Count = Field(ge=1)
-    discount: float = Field(gt=0, lt=1)
-    reward_cap: float = Field(ge=0)
-
-    def build(self, folder: Path) -> "RemoteFleet":  # noqa: ARG002
-        """What can be said of the worlds."""
-        return self
-
-    def __len__(self) -> int:
-        return self.agents
-
-
-class RemoteContinuousFleet(Section):
-    """Control worlds or environments that the server never sees, with what features and checks ask of them.
-
-    ``low`` and ``high`` bound the observations; ``actions`` is their number, or where an action is a number
-    itself, ``action_bounds`` are the lowest and the highest.
-    """
-
-    kind: Literal["remote-continuous"]
-    agents: Count = Field(ge=1)
-    low: list[float]
-    high: list[float]
-    actions: Count | None = Field(default=None, ge=1)
-    action_bounds: list[float] | None = Field(default=None, min_length=2, max_length=2)
-    discount: float = Field(gt=0, le=1)
-    reward_cap: float = Field(ge=0, allow_inf_nan=True)
-
-    def build(self, folder: Path) -> "UnseenFleet":  # noqa: ARG002
-        """What can be said of the worlds."""
-        if (self.actions is None) == (self.action_bounds is None):
-            raise ValueError(
-                "fleet: expected either actions or action_bounds, the lowest and the highest action"
-            )
-        if len(self.low) != len(self.high):
-            raise ValueError(f"fleet.high: expected {len(self.low)} numbers, as in low, got {len(self.high)}")
-        observations = (tuple(self.low), tuple(self.high))
-        bounds = None if self.action_bounds is None else (self.action_bounds[0], self.action_bounds[1])
-        return UnseenFleet(self.agents, observations, self.actions, bounds, self.discount, self.reward_cap)
-
-
-@dataclass(frozen=True)
-class UnseenFleet(ContinuousFleet):
-    """A fleet as `ControlFleet` describes it, without its worlds."""
-
-    agents: int
-    bounds: tuple[tuple[float, ...], tuple[float, ...]]
-    action_count: int | None
-    action_bounds: tuple[float, float] | None
-    discount: float
-    reward_cap: float
-
-    def __len__(self) -> int:
-        return self.agents
 
 
 class Privacy(Section):
@@ -98,42 +36,51 @@ class Privacy(Section):
     max_epsilon: float | None = Field(default=None, gt=0)
 
 
-class Server(Section):
-    """What the server does beyond the algorithm.
+class ServerSection(DerivedSection):
+    """What the server does beyond the algorithm; the arguments of its rule are keys too.
 
     ``agents`` is N where the fleet does not say, ``reward_cap`` a bound on the absolute rewards where
     environments do not report; ``deadline`` the seconds that a round waits for its agents; each round asks
     ``fraction`` of all agents, and at least ``at_least`` and as many as ``rule`` needs.
-    ``act``, ``weights`` and ``visits`` are those of the personal rule.
     """
 
+    rule: str
     agents: Count | None = Field(default=None, ge=1)
     reward_cap: float | None = Field(default=None, ge=0, allow_inf_nan=True)
     deadline: float = Field(default=60.0, gt=0, le=YEAR)
     fraction: float = Field(default=1.0, gt=0, le=1)
     at_least: Count = Field(default=1, ge=1)
-    rule: Literal["mean", "median", "trimmed-mean", "krum", "personal"] = "mean"
-    trim: float = Field(default=0.2, gt=0, lt=0.5)
-    malicious: Count = Field(default=1, ge=0)
-    act: Literal["own", "mixture"] = "own"
-    weights: list[list[float]] | None = None
-    visits: bool = False
     privacy: Privacy | None = None
 
-    @property
-    def built(self) -> servers.Server:
-        """The server rule, without the algorithm's weights and radius."""
-        options: dict[str, dict[str, Any]] = {
-            "trimmed-mean": {"share": self.trim},
-            "krum": {"liars": self.malicious},
-            "personal": {"act": self.act, "weights": self.weights, "visits": self.visits},
-        }
-        return servers.RULES[self.rule](**options.get(self.rule, {}))
 
-    @property
-    def fewest(self) -> int:
-        """Sound replies below which the rule would not keep out those it is meant to keep out."""
-        return self.built.fewest
+MEAN = "mean"  # the rule unless given; its arguments are settings of the algorithm, as every rule's radius is
+OF_ALGORITHM = {MEAN: ["weights", "radius"]}
+SERVERS = {
+    name: named(
+        rule, ServerSection, "rule", name, without=OF_ALGORITHM.get(name, ["radius"]), toml_types=TOML_TYPES
+    )
+    for name, rule in servers.RULES.items()
+}
+OLD_KEYS = {"trim": "share", "malicious": "liars"}
+
+
+def with_rule(section: Any) -> Any:
+    """Take a table without a rule for one of the mean; refuse keys of earlier versions."""
+    if not isinstance(section, dict):
+        return section
+    for old in section.keys() & OLD_KEYS:
+        raise ValueError(f"expected {OLD_KEYS[old]}, the rule's own name for it, got {old} = {section[old]}")
+    return {"rule": MEAN} | section
+
+
+if TYPE_CHECKING:
+    AnyServer = ServerSection
+else:
+    AnyServer = Annotated[
+        Union[tuple(SERVERS.values())],  # noqa: UP007
+        Field(discriminator="rule"),
+        BeforeValidator(with_rule),
+    ]
 
 
 class Deployment(configs.Config):
@@ -144,7 +91,7 @@ class Deployment(configs.Config):
         Field(discriminator="kind"),
         unless_given("paper"),
     ] = PaperFleet()  # type: ignore[assignment]
-    server: Server = Server()
+    server: AnyServer = SERVERS[MEAN].model_validate({})
 
 
 class Federation:
@@ -187,6 +134,7 @@ class Federation:
                 "algorithm.server: expected none in a deployment, whose rule is [server] rule, got "
                 f"{self.algorithm.server!r}"
             )
+        self.rule = self._made_rule()
         self.features, self._world_terms = self._spaces(known)
         step = self.algorithm.step(self.agents)
         fading = self.discount * step.trace_decay
@@ -221,6 +169,23 @@ class Federation:
             **terms.of_step(algo),
         }
 
+    def _made_rule(self) -> servers.Server:
+        """How replies become the next central parameter."""
+        section = self.server
+        if section.rule == MEAN:
+            return self.algorithm.rule
+        try:
+            rule: servers.Server = replace(section.build(), radius=self.algorithm.radius)
+            rule.shares(self.agents)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"server: {error}") from None
+        if rule.shifts or rule.opens or rule.noisy or rule.leaves not in {NOTHING, VISITS}:
+            raise ValueError(
+                "server.rule: expected a rule that needs nothing but agents' parameters and visits in a "
+                f'deployment, got "{section.rule}"'
+            )
+        return rule
+
     def _check_numbers(self) -> None:
         """Reject numbers of steps and agents that do not fit together."""
         if self.training.steps % self.every:
@@ -236,19 +201,10 @@ class Federation:
         weights = self.algorithm.weights
         if weights is not None and (given := np.size(weights)) != self.agents:
             raise ValueError(f"algorithm.weights: expected one per agent ({self.agents}), got {given}")
-        self.rule.shares(self.agents)
+        servers.check(self.rule, self.agents)
         if self.server.at_least > self.agents:
             raise ValueError(
                 f"server.at_least: expected at most the {self.agents} agents, got {self.server.at_least}"
-            )
-        if self.server.fewest > self.agents:
-            told = {
-                "krum": f"krum against {self.server.malicious} malicious agents",
-                "trimmed-mean": f"trimmed-mean with trim = {self.server.trim:g}",
-            }
-            raise ValueError(
-                f"server.rule: {told.get(self.server.rule, self.server.rule)} needs at least "
-                f"{self.server.fewest} agents, got {self.agents}"
             )
 
     def check_server(self) -> None:
@@ -264,21 +220,13 @@ class Federation:
                 "server.reward_cap: expected a bound on the absolute rewards of environments, which do not "
                 "report it, got none; with inf, replies are not checked for how far they moved"
             )
-        if (server.rule != "mean" or server.privacy is not None) and self.algorithm.weights is not None:
+        if (server.rule != MEAN or server.privacy is not None) and self.algorithm.weights is not None:
             raise ValueError("algorithm.weights: expected none with a robust rule or privacy, got some")
-        if server.privacy is not None and server.rule != "mean":
+        if server.privacy is not None and server.rule != MEAN:
             raise ValueError(
                 'server.rule: expected "mean" with privacy, whose noise is made for one average of all '
                 f'agents, got "{server.rule}"'
             )
-
-    @property
-    def rule(self) -> servers.Server:
-        """How replies become the next central parameter."""
-        if self.server.rule == "mean":
-            return self.algorithm.rule
-        made: Any = self.server.built
-        return replace(made, radius=self.algorithm.radius)  # type: ignore[no-any-return]
 
     @property
     def rounds(self) -> int:
@@ -289,13 +237,13 @@ class Federation:
     def sample_size(self) -> int:
         """How many agents a round asks."""
         server = self.server
-        return participation.sample_size(server.fraction, self.agents, max(server.at_least, server.fewest))
+        return participation.sample_size(server.fraction, self.agents, max(server.at_least, self.rule.fewest))
 
     @property
     def needed(self) -> int:
         """Sound replies without which a round does not count; noise is made for all that were asked."""
         server = self.server
-        return max(server.at_least, server.fewest) if server.privacy is None else self.sample_size
+        return max(server.at_least, self.rule.fewest) if server.privacy is None else self.sample_size
 
     def world(self, number: int) -> AnyFleet:
         """The world of an agent, in a fleet of one: its own of the known ones, or the only one known here."""
@@ -315,7 +263,8 @@ class Federation:
         algo = self.algorithm
         personal = {}
         if self.rule.personal:
-            personal["personal"] = self.server.act + (", visits" if self.server.visits else "")
+            acting = "mixture" if self.rule.mixes else "own"
+            personal["personal"] = f"{acting}, {self.rule.leaves}" if self.rule.leaves else acting
         told = {
             "features": terms.described(algo.features),
             "policy": terms.described(algo.policy),
@@ -342,10 +291,8 @@ class Federation:
             "radius": repr(self.algorithm.radius),
             "reward_cap": repr(self.reward_cap),
             "rule": server.rule,
-            "trim": repr(server.trim if server.rule == "trimmed-mean" else None),
-            "malicious": repr(server.malicious if server.rule == "krum" else None),
-            "mixtures": repr(server.weights),
             "privacy": repr(server.privacy),
+            **{name: repr(getattr(server, name)) for name in server.key_names},
         }
 
 

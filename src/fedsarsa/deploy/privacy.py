@@ -49,7 +49,7 @@ class PrivateMean:
         flower.add_gaussian_noise_inplace(normals, 1.0)
         none = np.empty((1, len(after), 0))
         context = Context(0, 0, np.full(len(after), np.nan), left=none, shift=none, noise=normals[0][None])
-        (start,) = self.rule.combine(before[None], after[None], None, context)
+        (start,) = self.rule.combine(before[None], after[None], context)
         self.accountant.compose(self.release)
         return np.asarray(start)
 

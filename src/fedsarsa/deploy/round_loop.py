@@ -52,8 +52,8 @@ class RoundLoop:
         self.weights = np.ones(settings.agents) if weights is None else np.asarray(weights)
         if settings.rule.personal and keys is None:
             raise ValueError(
-                'server.rule: "personal" needs node keys, as agents get parameters of their own, got none; '
-                "make them with `fedsarsa deploy keys`"
+                f'server.rule: "{settings.server.rule}" needs node keys, as agents get parameters of their '
+                "own, got none; make them with `fedsarsa deploy keys`"
             )
         self.begun = 0.0  # when agents were there, and then when the last round was ready to be written down
         self.warned = False
@@ -143,13 +143,14 @@ class RoundLoop:
         context = Context(
             t=standing.round * settings.every,
             steps=settings.every,
-            step_sums=np.full(settings.agents, np.nan),  # no deployed rule asks for them
+            step_sums=np.empty(0),  # no deployed rule asks for them
             left=left,
             shift=np.empty((1, settings.agents, 0)),
             memory=standing.memory,
+            present=present,
         )
         before = standing.starts if rule.personal else standing.theta
-        (start,) = rule.combine(before[None], after, present, context)
+        (start,) = rule.combine(before[None], after, context)
         return np.asarray(start)
 
     def _choose(self, grid: Grid, askings: Askings) -> list[int]:

@@ -14,24 +14,7 @@ opening_run = vectorised(FirstDirections.opening_run)
 combine_run = dispatch([vectorised(rule.combine_run) for rule in COMPILED if rule.combine_run is not None])
 
 
-@kernel
-def settle(
-    settings: RoundSettings,
-    options: Options | None,
-    view: RunView,
-    span: Span,
-    k: int,
-    step_sums: Floats,
-    failed_at: Integers,
-    central: Floats,
-    drift: Floats,
-) -> None:
-    """End a span's k-th round (see `end_round`)."""
-    end_round(settings, options, view, span, k, step_sums, failed_at, central, drift)
-
-
-@piece
-def end_round(
+def _end_round(
     settings: RoundSettings,
     options: Options | None,
     view: RunView,
@@ -75,6 +58,9 @@ def end_round(
                 drift[run, k] = math.nan
             for j in range(len(own)):
                 central[run, k, j] = own[j]
+
+
+end_round, settle = piece(_end_round), kernel(_end_round)  # for kernels, and for Python
 
 
 @vectorised

@@ -136,7 +136,7 @@ class FastPathEngine(CompiledEngine):
                 settings, options, view, span, k, sizes.sums, own.failed_at, central, drift
             )
             self.combine(state, before, span, k, central, drift)
-            fast_path_rounds.weigh_central(tables, settings, view, span, own)
+            fast_path_rounds.weigh_central(tables, settings, view, span, own.exponentials)
 
     def local_steps(self, state: State, step_sizes: Floats, span: Span, takes_part: Present) -> Integers:
         """A round, or a part of one, without its server, in place; when each run failed in it, (R,)."""

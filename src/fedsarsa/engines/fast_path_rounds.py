@@ -372,16 +372,7 @@ def split(seed: int, run: int, stream: int, t: int, states: int) -> tuple[int, i
     return column, fraction, random.uniform(two)
 
 
-@kernel
-def weigh_central(
-    tables: Tables, settings: RoundSettings, view: RunView, span: Span, workspace: Workspace
-) -> None:
-    """Weigh the parameters that the server broadcasts once for all lanes."""
-    weigh_average(tables, settings, view, span, workspace.exponentials)
-
-
-@piece
-def weigh_average(
+def _weigh_average(
     tables: Tables, settings: RoundSettings, view: RunView, span: Span, exponentials: Floats
 ) -> None:
     """Weigh the parameters that the server broadcasts once for all lanes."""
@@ -394,6 +385,10 @@ def weigh_average(
             fast_path_phases.weigh_all(
                 tables, average, U64(0), view.base[run], view.masses[run], U64(0), exponentials
             )
+
+
+# For kernels, and for Python.
+weigh_average, weigh_central = piece(_weigh_average), kernel(_weigh_average)
 
 
 @piece

@@ -1,5 +1,6 @@
 """The algorithm in TOML: one line here for every kind of features, policies, step sizes and server rules."""
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union
@@ -25,13 +26,10 @@ from fedsarsa.federation.participation import Faults
 from fedsarsa.federation.servers.consensus import GRAPHS
 from fedsarsa.learning import policies
 from fedsarsa.learning.actions import GridActions, RandomActions
-from fedsarsa.learning.features import ModuloFeatures, OneHot, TabularFeatures
-from fedsarsa.learning.fourier import FourierBasis
-from fedsarsa.learning.random_fourier import RandomFourier
-from fedsarsa.learning.rbf import RBF
+from fedsarsa.learning.bases import CONTINUOUS
+from fedsarsa.learning.features import FINITE, TabularFeatures
 from fedsarsa.learning.schedules import ExponentialSchedule, LinearSchedule
 from fedsarsa.learning.step_sizes import ConstantStep, LinearDecay, PiecewiseDecay
-from fedsarsa.learning.tile_coding import TileCoding
 
 # Keys whose type in Python says too little, or which have a limit of their own.
 TOML_TYPES: dict[str, Any] = {
@@ -72,16 +70,14 @@ class FaultsSection(DerivedSection):
     """Agents that are absent, late or lie."""
 
 
+def kind_of(features: type) -> str:
+    """The kind of a class of features in TOML: that of TileCoding is tile-coding, of FourierBasis fourier."""
+    name = features.__name__.removesuffix("Features").removesuffix("Basis")
+    return re.sub("(?<=[a-z])(?=[A-Z])", "-", name).lower()
+
+
 FEATURES = sections(
-    {
-        "modulo": ModuloFeatures,
-        "one-hot": OneHot,
-        "tabular": TabularSection,
-        "tile-coding": TileCoding,
-        "fourier": FourierBasis,
-        "rbf": RBF,
-        "random-fourier": RandomFourier,
-    },
+    {kind_of(one): one for one in (*FINITE.values(), *CONTINUOUS.values())} | {"tabular": TabularSection},
     TOML_TYPES,
 )
 STEP_SIZES = sections(
@@ -116,6 +112,7 @@ def by_shape(shapes: Mapping[str, Any]) -> Any:
 STEP_SIZE = by_shape({NUMBER: float, **STEP_SIZES})
 POLICIES = sections(policies.POLICIES, TOML_TYPES | {"eps": STEP_SIZE, "temperature": STEP_SIZE})
 FIXED = POLICIES["fixed"]
+BEHAVIOUR = Annotated[by_shape({"fixed": FIXED, LIST: list[FIXED]}), unless_given("fixed")]  # type: ignore[valid-type]
 SETTING_TYPES = TOML_TYPES | {
     "features": table_of(FEATURES, DEFAULT.features),
     "policy": table_of(POLICIES, DEFAULT.policy),
@@ -125,7 +122,7 @@ SETTING_TYPES = TOML_TYPES | {
     "server": table_of(SERVERS, DEFAULT.rule) | None,
     "actions": table_of(ACTIONS) | None,
     "faults": FaultsSection | None,
-    "behaviour": Annotated[by_shape({"fixed": FIXED, LIST: list[FIXED]}), unless_given("fixed")] | None,  # type: ignore[valid-type]
+    "behaviour": BEHAVIOUR | None,
 }
 DEFAULT_TABLES = {
     "features": section_for(DEFAULT.features, FEATURES),
@@ -133,11 +130,10 @@ DEFAULT_TABLES = {
 }
 
 
-@keys_of(FedSARSA, toml_types=SETTING_TYPES, defaults=DEFAULT_TABLES)
-class Algorithm(DerivedSection):
-    """The settings of FedSARSA; the defaults are the published setting."""
+class SettingsSection(DerivedSection):
+    """The settings of the algorithm, or of a method."""
 
-    def build(self, folder: Path = Path()) -> FedSARSA:
+    def build(self, folder: Path = Path()) -> Any:
         """Make the algorithm; its files are in ``folder``.
 
         Raises
@@ -145,13 +141,17 @@ class Algorithm(DerivedSection):
         ValueError
             A setting is out of its range, or a file is not what it should be; the message names the key.
         """
-        place = "algorithm"
-        arguments: dict[str, Any] = {}
+        place, arguments = "algorithm", {}
         try:
-            for name, value in self:
-                place = f"algorithm.{name}"
+            for name in self.key_names:
+                place, value = f"algorithm.{name}", getattr(self, name)
                 arguments[name] = None if (name, value) == ("sync_every", "never") else built(value, folder)
             place = "algorithm"
-            return FedSARSA(**arguments)
+            return self.source(**arguments)
         except (TypeError, ValueError) as error:
             raise ValueError(f"{place}: {error}") from None
+
+
+@keys_of(FedSARSA, toml_types=SETTING_TYPES, defaults=DEFAULT_TABLES)
+class Algorithm(SettingsSection):
+    """The settings of FedSARSA; the defaults are the published setting."""

@@ -30,6 +30,9 @@ LIMITS = {
     "less_than_equal": "at most {le}",
     "less_than": "less than {lt}",
 }
+# Keys that say which table it is, and those that pydantic calls by another name than "kind".
+KEYS = ("kind", "method", "rule")
+TAGS = {"method_of()": "method", "'rule'": "rule"}
 MISSING, UNKNOWN = "missing", "extra_forbidden"
 
 
@@ -87,7 +90,7 @@ def _sentence(place: tuple[Any, ...], problems: list[Any], whole: type[Section])
                 others = "".join(f"a {tag} or " for tag in tags if tag in SHAPES)
                 return f"{name}: expected {others}a table with a kind, got {given!r}"
             valid, tag = [tag for tag in tags if tag not in SHAPES], context["tag"]
-            key = "method" if OURS in tags else "kind"
+            key = TAGS.get(context["discriminator"], "kind")
             return f"{name}.{key}: expected {' or '.join(valid)}, got {tag!r}{nearest(tag, valid)}"
         case "value_error":
             return f"{name}: {context['error']}"
@@ -130,8 +133,8 @@ def _keys(place: tuple[Any, ...], whole: type[Section]) -> list[str]:
 
 
 def _kind(section: type[Section]) -> tuple[Any, ...]:
-    """Return the kind of a section, or its method, if it has one."""
-    kind = section.model_fields.get("kind") or section.model_fields.get("method")
+    """Return the kind of a section, or its method or server rule, if it has one."""
+    kind = next((section.model_fields[key] for key in KEYS if key in section.model_fields), None)
     if kind is None:
         return (OURS,) if issubclass(section, Algorithm) else ()
     return get_args(kind.annotation)

@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 from zipfile import BadZipFile, ZipFile
 
 import numpy as np
@@ -17,6 +17,7 @@ from fedsarsa.experiments.section import (
     Seed,
     built,
     keys_of,
+    sections,
     unless_given,
 )
 from fedsarsa.worlds import (
@@ -68,39 +69,16 @@ FRACTION = Annotated[float, Field(ge=0, le=1)]
 SIZES = {name: LIMITS[name] for name in ("agents", "seed", "states", "actions", "discount")}
 
 
-@keys_of(random_mdps.fleet, toml_types=SIZES | {"kappa": FRACTION | None})
-class RandomMDPs(DerivedSection):
-    """Random worlds of five states; see ``fedsarsa.random_mdps.fleet``."""
-
-    kind: Literal["random-mdps"] = "random-mdps"
-
-
-@keys_of(windy_cliffs.fleet, toml_types=SIZES | {"kappa": FRACTION | None})
-class WindyCliffs(DerivedSection):
-    """Cliff walks in the wind; see ``fedsarsa.windy_cliffs.fleet``."""
-
-    kind: Literal["windy-cliffs"] = "windy-cliffs"
-
-
-@keys_of(garnet.fleet, toml_types=SIZES | {"variant": Literal[tuple(garnet.VARIANTS)]})
-class Garnet(DerivedSection):
-    """Worlds with few successors; see ``fedsarsa.garnet.fleet``."""
-
-    kind: Literal["garnet"] = "garnet"
-
-
-@keys_of(two_state.fleet, toml_types=SIZES)
-class TwoState(DerivedSection):
-    """Two states and many actions; see ``fedsarsa.two_state.fleet``."""
-
-    kind: Literal["two-state"] = "two-state"
-
-
-@keys_of(seven_states.fleet, toml_types=SIZES | {"restart": FRACTION})
-class SevenStates(DerivedSection):
-    """Two worlds by turns; see ``fedsarsa.seven_states.fleet``."""
-
-    kind: Literal["seven-states"] = "seven-states"
+OF_PAPERS = sections(
+    {
+        "random-mdps": random_mdps.fleet,
+        "windy-cliffs": windy_cliffs.fleet,
+        "garnet": garnet.fleet,
+        "two-state": two_state.fleet,
+        "seven-states": seven_states.fleet,
+    },
+    SIZES | {"kappa": FRACTION | None, "restart": FRACTION, "variant": Literal[tuple(garnet.VARIANTS)]},
+)
 
 
 class FileFleet(Section):
@@ -278,17 +256,8 @@ class GymTablesSection(Environments):
         return Fleet(tables[world] for world in worlds)
 
 
-FleetSection = Annotated[
-    PaperFleet
-    | RandomMDPs
-    | WindyCliffs
-    | Garnet
-    | TwoState
-    | SevenStates
-    | FileFleet
-    | ControlSection
-    | GymSection
-    | GymTablesSection,
-    Field(discriminator="kind"),
-    unless_given("paper"),
-]
+KINDS = (PaperFleet, *OF_PAPERS.values(), FileFleet, ControlSection, GymSection, GymTablesSection)
+if TYPE_CHECKING:
+    FleetSection = DerivedSection
+else:
+    FleetSection = Annotated[Union[KINDS], Field(discriminator="kind"), unless_given("paper")]  # noqa: UP007

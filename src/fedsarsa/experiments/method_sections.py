@@ -1,22 +1,20 @@
 """Methods in TOML: ``algorithm.method`` names one, and the other keys of the table are its settings."""
 
 from dataclasses import MISSING, fields
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 
-from pydantic import BeforeValidator, Discriminator, Tag, create_model
+from pydantic import BeforeValidator, Discriminator, Tag
 
 from fedsarsa.algorithm import FedSARSA
 from fedsarsa.experiments.algorithm_sections import (
+    BEHAVIOUR,
     FEATURES,
-    FIXED,
-    LIST,
     POLICIES,
     SETTING_TYPES,
     Algorithm,
-    by_shape,
+    SettingsSection,
 )
-from fedsarsa.experiments.section import DerivedSection, built, keys_of, section_for, table_of, unless_given
+from fedsarsa.experiments.section import named, section_for, table_of
 from fedsarsa.learning.policies import FixedPolicy
 from fedsarsa.learning.targets import TARGETS
 from fedsarsa.methods import METHODS, Method
@@ -32,46 +30,20 @@ METHOD_TYPES: dict[str, Any] = SETTING_TYPES | {
 # Where a type of FedSARSA's settings says too much.
 OWN_TYPES: dict[str, dict[str, Any]] = {
     "prediction": {"policy": POLICY_TABLE},
-    "control": {
-        "behaviour": Annotated[
-            by_shape({"fixed": FIXED, LIST: list[FIXED]}),  # type: ignore[valid-type]
-            unless_given("fixed"),
-        ]
-    },
+    "control": {"behaviour": BEHAVIOUR},
 }
 
 
-class MethodSection(DerivedSection):
+class MethodSection(SettingsSection):
     """The settings of a method."""
-
-    def build(self, folder: Path = Path()) -> Method:
-        """Make the method; its files are in ``folder``.
-
-        Raises
-        ------
-        ValueError
-            A setting is out of its range, or a file is not what it should be; the message names the key.
-        """
-        place, arguments = "algorithm", {}
-        try:
-            for name in self.key_names:
-                place = f"algorithm.{name}"
-                value = getattr(self, name)
-                arguments[name] = None if (name, value) == ("sync_every", "never") else built(value, folder)
-            place = "algorithm"
-            method: Method = self.source(**arguments)
-            return method
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"{place}: {error}") from None
 
 
 def method_section(kind: type[Any]) -> type[MethodSection]:
     """The section of a method: a key for every setting, and its name."""
     made = {one.name: one.default_factory() for one in fields(kind) if one.default_factory is not MISSING}
     defaults = {name: section_for(value, FEATURES | POLICIES) for name, value in made.items()}
-    tag: Any = (Literal[kind.name], kind.name)
-    tagged = create_model(kind.__name__, __base__=MethodSection, __doc__=kind.__doc__, method=tag)
-    return keys_of(kind, toml_types=METHOD_TYPES | OWN_TYPES[kind.task], defaults=defaults)(tagged)
+    types = METHOD_TYPES | OWN_TYPES[kind.task]
+    return named(kind, MethodSection, "method", kind.name, toml_types=types, defaults=defaults)
 
 
 def method_of(value: Any) -> Any:

@@ -122,15 +122,23 @@ def keys_of(
 
 def sections(registry: Mapping[str, Any], toml_types: Mapping[str, Any]) -> dict[str, type[DerivedSection]]:
     """Return a section for every kind in a registry of classes; keep what is a section already."""
-    found: dict[str, type[DerivedSection]] = {}
-    for kind, one in registry.items():
-        if issubclass(one, DerivedSection):
-            found[kind] = one
-            continue
-        tag: Any = (Literal[kind], kind)
-        tagged = create_model(one.__name__, __base__=DerivedSection, __doc__=one.__doc__, kind=tag)
-        found[kind] = keys_of(one, toml_types=toml_types)(tagged)
-    return found
+    return {
+        kind: one
+        if isinstance(one, type) and issubclass(one, DerivedSection)
+        else named(one, DerivedSection, "kind", kind, toml_types=toml_types)
+        for kind, one in registry.items()
+    }
+
+
+def named(source: Any, base: type[M], tag: str, name: str, **options: Any) -> type[M]:
+    """Return a ``base`` with a key for every argument of ``source``, and its ``name`` as the key ``tag``.
+
+    The ``options`` are those of `keys_of`.
+    """
+    key: Any = {tag: (Literal[name], name)}
+    return keys_of(source, **options)(
+        create_model(source.__name__, __base__=base, __doc__=source.__doc__, **key)
+    )
 
 
 def toml_type(annotation: Any) -> Any:

@@ -77,6 +77,8 @@ def end_round(
     runs = slice(None) if learning.all() else np.flatnonzero(learning)  # views, if possible
     if not learning.any():
         return
+    before = (state.starts if server.personal else before)[runs]
+    present = taking_part(problem, begun, present)
     context = Context(
         t=begun,
         steps=end - begun,
@@ -85,11 +87,9 @@ def end_round(
         shift=state.shift[runs],
         memory={name: array[runs] for name, array in state.memory.items()},
         noise=noise(problem, begun, np.flatnonzero(learning)),
+        present=None if present is None else present[runs],
     )
-    before = (state.starts if server.personal else before)[runs]
-    present = taking_part(problem, begun, present)
-    took_part = None if present is None else present[runs]
-    start = np.asarray(server.combine(before, sent(problem, before, state.theta[runs]), took_part, context))
+    start = np.asarray(server.combine(before, sent(problem, before, state.theta[runs]), context))
     if start.shape != before.shape:
         raise ValueError(f"server: {server!r} must combine to the shape {before.shape}, got {start.shape}")
     for name, array in context.memory.items():

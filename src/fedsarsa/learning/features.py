@@ -367,8 +367,8 @@ class TabularFeatures(FiniteFeatures):
 
 # The features of finite worlds, one line each; those of continuous observations are in ``bases``.
 FINITE: dict[str, type[FiniteFeatures]] = {
-    "OneHot": OneHot,
     "ModuloFeatures": ModuloFeatures,
+    "OneHot": OneHot,
     "TabularFeatures": TabularFeatures,
 }
 Features = FiniteFeatures | ContinuousFeatures

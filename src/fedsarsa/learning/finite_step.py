@@ -188,15 +188,6 @@ def expected(tables: Tables, theta: Floats, start: int, s: int, values: Floats, 
 
 
 @piece
-def total(tables: Tables, masses: Floats, at: int) -> float:
-    """The sum of the classes' masses, from ``masses[at]`` on."""
-    result = 0.0
-    for c in range(tables.width):
-        result += masses[at + c]
-    return result
-
-
-@piece
 def draw_class(
     tables: Tables, masses: Floats, begin: int, uniform: float, sums: Floats, apart: int = _ONE
 ) -> tuple[float, int, float, float]:

@@ -30,12 +30,8 @@ class ConsensusTD(Prediction):
 
     Parameters
     ----------
-    features : OneHot, ModuloFeatures or TabularFeatures
-        Features of pairs, or of states alone (``state_features``).
-    policy : FixedPolicy
-        Whose values are learned.
-    step_size : float, ConstantStep, LinearDecay, PiecewiseDecay, or a list with one per agent
-        alpha_t of the local steps.
+    features, policy, step_size
+        As for `FedTD`.
     graph : {"complete", "ring", "star"} or (N, N) array
         W: a graph of ``fs.servers.Consensus``, or a doubly stochastic matrix.
     shared : bool

@@ -28,16 +28,8 @@ class NStepTD(PredictionInRounds):
 
     Parameters
     ----------
-    features : OneHot, ModuloFeatures or TabularFeatures
-        Features of pairs, or of states alone (``state_features``).
-    policy : FixedPolicy
-        Whose values are learned.
-    step_size : float, ConstantStep, LinearDecay, PiecewiseDecay, or a list with one per agent
-        alpha_t of the local steps.
-    sync_every : int
-        K, local steps per round.
-    radius : float, optional
-        Of the ball on which the server projects; no projection unless given.
+    features, policy, step_size, sync_every, radius
+        As for `FedTD`.
     n : int
         Transitions that a step looks ahead; 1 is TD(0).
     behaviour : FixedPolicy, or a list with one per agent, optional

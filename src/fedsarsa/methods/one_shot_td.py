@@ -19,14 +19,8 @@ class OneShotTD(Prediction):
 
     Parameters
     ----------
-    features : OneHot, ModuloFeatures or TabularFeatures
-        Features of pairs, or of states alone (``state_features``).
-    policy : FixedPolicy
-        Whose values are learned.
-    step_size : float, ConstantStep, LinearDecay, PiecewiseDecay, or a list with one per agent
-        alpha_t of the local steps.
-    independent : bool
-        Whether pairs are drawn from stationary distributions, and not along chains.
+    features, policy, step_size, independent
+        As for `FedTD`.
 
     Raises
     ------

@@ -22,20 +22,14 @@ class PFLSA(Prediction):
 
     Parameters
     ----------
-    features : OneHot, ModuloFeatures or TabularFeatures
-        Features of pairs, or of states alone (``state_features``).
-    policy : FixedPolicy
-        Whose values are learned.
-    step_size : float, ConstantStep, LinearDecay, PiecewiseDecay, or a list with one per agent
-        alpha_t of the local steps.
+    features, policy, step_size, independent
+        As for `FedTD`.
     own : float, optional
         The weight of the agent's own direction, in (0, 1]; 1/N unless given, as the paper recommends.
     radius : float, optional
         Of the ball on which every agent's parameter is projected; no projection unless given.
     sync_every : int
         K, local steps per exchange; 1 in the paper.
-    independent : bool
-        Whether pairs are drawn from stationary distributions, and not along chains.
 
     Raises
     ------

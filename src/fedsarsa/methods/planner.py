@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import ClassVar
 
@@ -66,11 +66,13 @@ class Model:
 class Planning:
     """A method whose agents plan with their own kernel, E steps in a round, and whose server takes the mean.
 
-    What a step does to a table is ``local``; how tables become policies is ``policy_of``.
+    What a step does to a table is ``local``; how tables become policies is ``policy_of``. After a round that
+    hardly raised the mean return, step sizes are multiplied by ``decay``; None: they stay.
     """
 
     step_size: StepSize = 0.1
     sync_every: int | None = 4
+    decay: float | None = field(default=None, kw_only=True)
 
     name: ClassVar[str]
     task: ClassVar[Task] = "control"
@@ -78,11 +80,13 @@ class Planning:
 
     def __post_init__(self) -> None:
         self._algorithm()
+        if self.decay is not None and not 0 < _checks.number("decay", self.decay) <= 1:
+            raise ValueError(f"decay must be a number in (0, 1], got {self.decay!r}")
 
     @property
     def shrink(self) -> float:
         """What step sizes are multiplied by after a round that hardly raised the mean return."""
-        return 1.0
+        return 1.0 if self.decay is None else self.decay
 
     def _algorithm(self) -> FedSARSA:
         """FedSARSA with the same table, step size and rounds, for the problem and the records."""
@@ -173,7 +177,7 @@ class Planning:
         settings = {
             **self._algorithm().settings(fleet),
             "method": self.name,
-            "method_settings": {field.name: repr(getattr(self, field.name)) for field in fields(self)},
+            "method_settings": {one.name: repr(getattr(self, one.name)) for one in fields(self)},
             "warm_start": theta0 is not None,
             **({} if why is None else {"stopped_early": why, "steps_asked_for": problem.steps}),
         }

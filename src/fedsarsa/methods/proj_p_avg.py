@@ -55,19 +55,9 @@ class ProjPAvg(Planning):
 
     step_size: StepSize = 0.01
     sync_every: int | None = 4
-    decay: float = 0.9
+    decay: float | None = 0.9
 
     name: ClassVar[str] = "ProjPAvg"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 0 < _checks.number("decay", self.decay) <= 1:
-            raise ValueError(f"decay must be a number in (0, 1], got {self.decay!r}")
-
-    @property
-    def shrink(self) -> float:
-        """What step sizes are multiplied by after a round that hardly raised the mean return."""
-        return self.decay
 
     def first_table(self, rng: np.random.Generator, states: int, actions: int) -> Floats:
         """A random policy, (S, A)."""

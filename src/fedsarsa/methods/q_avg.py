@@ -65,7 +65,6 @@ class QAvg(Planning):
     step_size: StepSize = 0.1
     sync_every: int | None = 4
     form: str = PAPER
-    decay: float | None = None
 
     name: ClassVar[str] = "QAvg"
 
@@ -78,13 +77,11 @@ class QAvg(Planning):
                 f"step_size must be at most 1, beyond which a backup is overshot, got {max(constants)}; "
                 "SoftPAvg and ProjPAvg take larger ones"
             )
-        if self.decay is not None and not 0 < _checks.number("decay", self.decay) <= 1:
-            raise ValueError(f"decay must be a number in (0, 1], got {self.decay!r}")
 
     @property
     def shrink(self) -> float:
         """What step sizes are multiplied by after a round that hardly raised the mean return."""
-        return self.decay if self.decay is not None else (0.5 if self.form == RELEASED else 1.0)
+        return 0.5 if self.decay is None and self.form == RELEASED else super().shrink
 
     def opening(self, tables: Floats) -> Floats:
         """In the released form agents begin a round with the values of states, (..., S)."""

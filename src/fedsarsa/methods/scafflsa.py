@@ -16,18 +16,8 @@ class SCAFFLSA(PredictionInRounds):
 
     Parameters
     ----------
-    features : OneHot, ModuloFeatures or TabularFeatures
-        Features of pairs, or of states alone (``state_features``).
-    policy : FixedPolicy
-        Whose values are learned.
-    step_size : float, ConstantStep, LinearDecay, PiecewiseDecay, or a list with one per agent
-        alpha_t of the local steps.
-    sync_every : int
-        K, local steps per round.
-    radius : float, optional
-        Of the ball on which the server projects; no projection unless given.
-    independent : bool
-        Whether pairs are drawn from stationary distributions, and not along chains.
+    features, policy, step_size, sync_every, radius, independent
+        As for `FedTD`.
 
     Raises
     ------

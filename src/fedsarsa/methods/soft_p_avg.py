@@ -5,7 +5,6 @@ from typing import ClassVar
 
 import scipy
 
-from fedsarsa import _checks
 from fedsarsa._checks import Floats
 from fedsarsa.learning.step_sizes import StepSize
 from fedsarsa.methods.planner import Model, Planning
@@ -53,19 +52,9 @@ class SoftPAvg(Planning):
 
     step_size: StepSize = 0.05
     sync_every: int | None = 4
-    decay: float = 0.8
+    decay: float | None = 0.8
 
     name: ClassVar[str] = "SoftPAvg"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 0 < _checks.number("decay", self.decay) <= 1:
-            raise ValueError(f"decay must be a number in (0, 1], got {self.decay!r}")
-
-    @property
-    def shrink(self) -> float:
-        """What step sizes are multiplied by after a round that hardly raised the mean return."""
-        return self.decay
 
     def local(self, model: Model, tables: Floats, kept: Floats, step: Floats) -> tuple[Floats, Floats]:
         """One step of logits (M, S, A) along the advantages of their policies."""

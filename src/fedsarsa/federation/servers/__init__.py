@@ -3,7 +3,8 @@
 A rule is a frozen dataclass derived from `Server`. There are three kinds, each with a little more to write:
 
 - A rule of the agents' parameters alone defines ``estimate``: (..., n, d) -> (..., d). `Median` is one.
-- A rule that also looks at the start of the round overrides ``combine(before, after, present, context)``.
+- A rule that also looks at the start of the round overrides ``combine(before, after, context)``;
+  ``context.present`` says who took part in it.
 - A rule with a memory makes it in ``memory(runs, agents, dim)``, a dict of arrays that begin with the run,
   and writes into ``context.memory`` in place.
 

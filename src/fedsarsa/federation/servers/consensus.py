@@ -5,14 +5,14 @@ from typing import ClassVar
 
 import numpy as np
 import scipy
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from fedsarsa import _checks
 from fedsarsa._checks import Floats
 from fedsarsa.federation.servers.projection import project
 from fedsarsa.federation.servers.rule import Context, RoundOfRun, Server
 
-COMPLETE, RING, STAR = GRAPHS = ("complete", "ring", "star")
+COMPLETE, RING, _ = GRAPHS = ("complete", "ring", "star")
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,24 +94,16 @@ class Consensus(Server):
             raise ValueError(f"graph must have shape ({agents}, {agents}), got {np.shape(self.graph)}")
         return super().shares(agents)
 
-    def combine(
-        self,
-        before: Floats,
-        after: Floats,
-        present: NDArray[np.bool] | None = None,
-        context: Context | None = None,  # noqa: ARG002
-    ) -> Floats:
+    def combine(self, before: Floats, after: Floats, context: Context) -> Floats:
         """The agents' next parameters (R, N, d).
 
         Agents that are missing keep theirs, and edges to them lead back to where they came from.
         """
-        weights, change = self.matrix(after.shape[1]), after - before
+        weights, present = self.matrix(after.shape[1]), context.present
         if present is not None:
-            both = present[:, :, None] & present[:, None, :]
-            kept = np.where(both, weights, 0.0)
+            kept = np.where(present[:, :, None] & present[:, None, :], weights, 0.0)
             weights = kept + np.eye(after.shape[1]) * (1 - kept.sum(axis=2))[:, :, None]
-            change = np.where(present[..., None], change, 0.0)
-        return project(weights @ before + change, self.radius)
+        return project(weights @ before + context.where_present(after - before), self.radius)
 
     def coefficients(self, agents: int) -> Floats:
         """Of every row of W, how many weights are not zero, and then each of them after its column.

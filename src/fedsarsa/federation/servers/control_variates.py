@@ -3,11 +3,8 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-
 from fedsarsa._checks import Floats
-from fedsarsa.federation.servers.mean import among, average
+from fedsarsa.federation.servers.mean import mean_of_present
 from fedsarsa.federation.servers.projection import project
 from fedsarsa.federation.servers.rule import Context, RoundOfRun, Server
 
@@ -46,19 +43,10 @@ class ControlVariates(Server):
 
     shifts: ClassVar[bool] = True
 
-    def combine(
-        self,
-        before: Floats,
-        after: Floats,
-        present: NDArray[np.bool] | None = None,
-        context: Context | None = None,
-    ) -> Floats:
+    def combine(self, before: Floats, after: Floats, context: Context) -> Floats:
         """The mean (R, d) of the agents' parameters (R, N, d); writes their corrections."""
-        assert context is not None
-        weights = among(self.shares(after.shape[1]), present)
-        mean = np.where(weights.any(axis=-1, keepdims=True), average(weights, after), before)
-        grown = (mean[:, None] - after) / context.step_sums[:, None]
-        context.shift += grown if present is None else np.where(present[..., None], grown, 0.0)
+        mean = mean_of_present(self, after, context, before)
+        context.shift += context.where_present((mean[:, None] - after) / context.step_sums[:, None])
         return project(mean, self.radius)
 
     @staticmethod

@@ -3,13 +3,9 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-
 from fedsarsa._checks import Floats
-from fedsarsa.federation.servers.mean import among, average
-from fedsarsa.federation.servers.projection import project
-from fedsarsa.federation.servers.rule import Context, RoundOfRun, Server
+from fedsarsa.federation.servers.mean import Mean, average
+from fedsarsa.federation.servers.rule import Server
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,20 +58,4 @@ class FirstDirections(Server):
             for j in range(len(mean)):
                 directions[i, j] = mean[j] - directions[i, j]
 
-    def combine(
-        self,
-        before: Floats,
-        after: Floats,
-        present: NDArray[np.bool] | None = None,
-        context: Context | None = None,  # noqa: ARG002
-    ) -> Floats:
-        """The mean (R, d) of the agents' parameters (R, N, d)."""
-        weights = among(self.shares(after.shape[1]), present)
-        mean = average(weights, after)
-        return project(np.where(weights.any(axis=-1, keepdims=True), mean, before), self.radius)
-
-    @staticmethod
-    def combine_run(over: RoundOfRun) -> None:
-        """The same for one run, compiled."""
-        for j in range(len(over.mean)):
-            over.start[0, j] = over.mean[j]
+    combine = Mean.combine  # compiled engines take Mean's ``combine_run`` with it

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedsarsa._checks import Floats
 from fedsarsa.federation.servers.projection import project
@@ -59,18 +58,9 @@ class ImportanceMean(Server):
                 f"change sign otherwise, got {problem.largest_step_size:g}; Mean takes larger ones"
             )
 
-    def combine(
-        self,
-        before: Floats,
-        after: Floats,
-        present: NDArray[np.bool] | None = None,
-        context: Context | None = None,
-    ) -> Floats:
+    def combine(self, before: Floats, after: Floats, context: Context) -> Floats:
         """The weighted mean (R, d) of the agents' parameters (R, N, d)."""
-        assert context is not None
-        left = context.left
-        if present is not None:
-            left = np.where(present[..., None], left, -np.inf)
+        left = context.where_present(context.left, -np.inf)
         most = left.max(axis=1, keepdims=True)
         # Weights overflow, their logarithms do not: those of the agent that knows most are 1.
         weights = np.exp(left - np.where(np.isfinite(most), most, 0.0))

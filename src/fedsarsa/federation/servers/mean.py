@@ -3,10 +3,11 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from fedsarsa import _checks
 from fedsarsa._checks import Floats
+from fedsarsa.federation.participation import Present
 from fedsarsa.federation.servers.projection import project
 from fedsarsa.federation.servers.rule import Context, RoundOfRun, Server
 
@@ -57,17 +58,9 @@ class Mean(Server):
             raise ValueError(f"weights must have shape ({agents},), got {weights.shape}")
         return weights
 
-    def combine(
-        self,
-        before: Floats,
-        after: Floats,
-        present: NDArray[np.bool] | None = None,
-        context: Context | None = None,  # noqa: ARG002
-    ) -> Floats:
+    def combine(self: Server, before: Floats, after: Floats, context: Context) -> Floats:
         """The next start (R, d) from the last one (R, d) and the agents' parameters (R, N, d)."""
-        weights = among(self.shares(after.shape[1]), present)
-        mean = average(weights, after)
-        return project(np.where(weights.any(axis=-1, keepdims=True), mean, before), self.radius)
+        return project(mean_of_present(self, after, context, before), self.radius)
 
     @staticmethod
     def combine_run(over: RoundOfRun) -> None:
@@ -76,7 +69,13 @@ class Mean(Server):
             over.start[0, j] = over.mean[j]
 
 
-def among(weights: Floats, present: NDArray[np.bool] | None) -> Floats:
+def mean_of_present(rule: Server, theta: Floats, context: Context, otherwise: Floats | float = 0.0) -> Floats:
+    """The weighted mean (R, d) of ``theta`` (R, N, d) of who took part, ``otherwise`` where nobody did."""
+    weights = among(rule.shares(theta.shape[1]), context.present)
+    return np.where(weights.any(axis=-1, keepdims=True), average(weights, theta), otherwise)
+
+
+def among(weights: Floats, present: Present) -> Floats:
     """Weights (N,) scaled up for the agents ``present`` (R, N); zero in a run in which nobody is."""
     if present is None:
         return weights

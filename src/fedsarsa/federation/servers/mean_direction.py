@@ -3,11 +3,8 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-
 from fedsarsa._checks import Floats
-from fedsarsa.federation.servers.mean import among, average
+from fedsarsa.federation.servers.mean import mean_of_present
 from fedsarsa.federation.servers.projection import project
 from fedsarsa.federation.servers.rule import Context, RoundOfRun, Server
 
@@ -46,19 +43,11 @@ class MeanDirection(Server):
 
     leaves: ClassVar[str | None] = "direction"
 
-    def combine(
-        self,
-        before: Floats,
-        after: Floats,
-        present: NDArray[np.bool] | None = None,
-        context: Context | None = None,
-    ) -> Floats:
+    def combine(self, before: Floats, after: Floats, context: Context) -> Floats:  # noqa: ARG002
         """The next start (R, d): the last one, and the mean step size times the mean direction."""
-        assert context is not None
-        weights = among(self.shares(after.shape[1]), present)
         # The sums of K step sizes and of K directions, each divided by K.
         step = (context.step_sums / context.steps**2)[:, None] * context.left
-        return project(before + average(weights, step), self.radius)
+        return project(before + mean_of_present(self, step, context), self.radius)
 
     @staticmethod
     def combine_run(over: RoundOfRun) -> None:

@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedsarsa import _checks
 from fedsarsa._checks import Floats
+from fedsarsa.federation.participation import Present
 from fedsarsa.federation.servers.mixtures import (
     completed,
     estimate,
@@ -160,32 +161,24 @@ class Personal(Server):
             why = f"weights are learned from round {REFRESH} on"
         return f"every agent listens to itself alone after {rounds} rounds: {why}"
 
-    def combine(
-        self,
-        before: Floats,
-        after: Floats,
-        present: NDArray[np.bool] | None = None,
-        context: Context | None = None,
-    ) -> Floats:
+    def combine(self, before: Floats, after: Floats, context: Context) -> Floats:
         """The agents' own parameters (R, N, d), from which `personal_records` makes their mixtures."""
-        own = project(after if present is None else np.where(present[..., None], after, before), self.radius)
-        assert context is not None
-        memory = context.memory
+        own, memory = project(context.where_present(after, before), self.radius), context.memory
         if self.visits:
-            memory["visits"] += context.left if present is None else present[..., None] * context.left
+            memory["visits"] += context.where_present(context.left)
         if self.weights is None:
-            remember(memory, own, np.ones(own.shape[:2], np.bool) if present is None else present)
+            remember(memory, own, context.present)
         return own
 
 
-def remember(memory: Memory, own: Floats, present: NDArray[np.bool]) -> None:
+def remember(memory: Memory, own: Floats, present: Present) -> None:
     """Keep a sample of the parameters (R, N, d) now and then, and now and then learn weights from them.
 
     All runs have come as far: samples are taken at the same rounds.
     """
     memory["rounds"] += 1
     rounds, spacing, count = (int(memory[name][0]) for name in ("rounds", "spacing", "count"))
-    memory["joined"][present & (memory["joined"] == 0)] = rounds
+    memory["joined"][(memory["joined"] == 0) & (True if present is None else present)] = rounds
     if rounds % spacing:
         return
     memory["samples"][:, count] = own

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedsarsa import _checks
 from fedsarsa._checks import Floats
@@ -73,17 +72,11 @@ class PrivateMean(Server):
         """
         return self.noise * self.clip / agents
 
-    def combine(
-        self,
-        before: Floats,
-        after: Floats,
-        present: NDArray[np.bool] | None = None,
-        context: Context | None = None,
-    ) -> Floats:
+    def combine(self, before: Floats, after: Floats, context: Context) -> Floats:
         """The next start (R, d) from the last one (R, d) and the agents' parameters (R, N, d)."""
-        if context is None or context.noise.shape != before.shape:
+        if context.noise.shape != before.shape:
             raise ValueError(f"context must hold noise of shape {before.shape} for {self!r}")
-        kept = clipped(after, before[:, None], self.clip)
+        present, kept = context.present, clipped(after, before[:, None], self.clip)
         mean = of_present(lambda theta: np.mean(theta, axis=-2), self.fewest, before, kept, present)
         count = np.full(len(before), after.shape[1]) if present is None else present.sum(axis=1)
         width = self.deviation(1) / np.maximum(count, 1)

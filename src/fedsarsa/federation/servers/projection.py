@@ -3,10 +3,10 @@
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedsarsa import _checks
 from fedsarsa._checks import Floats
+from fedsarsa.federation.participation import Present
 
 
 def checked_radius(radius: float | None) -> float | None:
@@ -32,7 +32,7 @@ def of_present(
     fewest: int,
     before: Floats,
     after: Floats,
-    present: NDArray[np.bool] | None,
+    present: Present,
 ) -> Floats:
     """Apply ``rule``, (..., n, d) -> (..., d), to the agents that took part; for ``Server.combine``.
 

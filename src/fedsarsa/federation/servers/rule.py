@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedsarsa._checks import Floats
+from fedsarsa.federation.participation import Present
 from fedsarsa.federation.servers.projection import checked_radius, of_present, project
 
 Memory = dict[str, NDArray[Any]]
@@ -33,6 +34,8 @@ class Context:
         What ``Server.memory`` has made and the rule has written since; the rule writes in place.
     noise : (R, d)
         Standard normal numbers of this round; (R, 0) unless ``Server.noisy``.
+    present : (R, N) bool, optional
+        Who took part in the round; everybody unless given.
 
     Examples
     --------
@@ -42,7 +45,7 @@ class Context:
     >>> import fedsarsa as fs
     >>> none = np.empty((2, 3, 0))
     >>> context = fs.servers.Context(t=0, steps=10, step_sums=np.full(3, 0.1), left=none, shift=none)
-    >>> fs.servers.Mean().combine(np.zeros((2, 4)), np.ones((2, 3, 4)), context=context).shape
+    >>> fs.servers.Mean().combine(np.zeros((2, 4)), np.ones((2, 3, 4)), context).shape
     (2, 4)
     """
 
@@ -53,6 +56,11 @@ class Context:
     shift: Floats
     memory: Memory = field(default_factory=dict)
     noise: Floats = field(default_factory=lambda: np.empty((0, 0)))
+    present: Present = None
+
+    def where_present(self, values: Floats, otherwise: Floats | float = 0.0) -> Floats:
+        """``values`` (R, N, d) of the agents that took part, ``otherwise`` of those that did not."""
+        return values if self.present is None else np.where(self.present[..., None], values, otherwise)
 
 
 class RoundOfRun(NamedTuple):
@@ -200,9 +208,11 @@ class Server:
         """
         return {}
 
-    def acting(self, starts: Floats, memory: Memory) -> tuple[Floats, Floats]:
+    def acting(self, starts: Floats, memory: Memory) -> tuple[Floats, Floats]:  # noqa: ARG002
         """What agents act by in the round that begins: ``own`` (R, N) theta + ``others`` (R, N, d)."""
-        raise NotImplementedError(f"{type(self).__name__} must define acting, as agents do not act by theta")
+        if self.mixes:
+            raise NotImplementedError(f"{type(self).__name__} must define acting, as it mixes")
+        return np.ones(starts.shape[:2]), np.zeros_like(starts)
 
     def personal_records(self, starts: Floats, memory: Memory) -> dict[str, Floats]:  # noqa: ARG002
         """What histories record of a personal rule: ``personal`` (R, N, d), and any ``weights`` (R, N, N)."""
@@ -242,13 +252,7 @@ class Server:
         """
         raise NotImplementedError(f"{type(self).__name__} must define estimate or combine")
 
-    def combine(
-        self,
-        before: Floats,
-        after: Floats,
-        present: NDArray[np.bool] | None = None,
-        context: Context | None = None,  # noqa: ARG002
-    ) -> Floats:
+    def combine(self, before: Floats, after: Floats, context: Context) -> Floats:
         """The start of the next round, for all runs at once.
 
         Parameters
@@ -257,14 +261,12 @@ class Server:
             The start of the round that is over.
         after : (R, N, d)
             The agents' parameters after it.
-        present : (R, N) bool, optional
-            Who took part; everybody unless given.
-        context : Context, optional
-            What else is known of the round, and what the rule keeps.
+        context : Context
+            Who took part, what else is known of the round, and what the rule keeps.
 
         Returns
         -------
         array of the shape of ``before``
             The start of the next round.
         """
-        return project(of_present(self.estimate, self.fewest, before, after, present), self.radius)
+        return project(of_present(self.estimate, self.fewest, before, after, context.present), self.radius)

@@ -3,11 +3,10 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedsarsa import _checks
 from fedsarsa._checks import Floats
-from fedsarsa.federation.servers.mean import among, average
+from fedsarsa.federation.servers.mean import mean_of_present
 from fedsarsa.federation.servers.projection import project
 from fedsarsa.federation.servers.rule import Context, RoundOfRun, Server
 
@@ -47,16 +46,10 @@ class ServerStep(Server):
         super().__post_init__()
         _checks.positive("size", self.size)
 
-    def combine(
-        self,
-        before: Floats,
-        after: Floats,
-        present: NDArray[np.bool] | None = None,
-        context: Context | None = None,  # noqa: ARG002
-    ) -> Floats:
+    def combine(self, before: Floats, after: Floats, context: Context) -> Floats:
         """The next start (R, d) from the last one (R, d) and the agents' parameters (R, N, d)."""
-        weights = among(self.shares(after.shape[1]), present)
-        return project(before + self.size * average(weights, after - before[:, None]), self.radius)
+        change = mean_of_present(self, after - before[:, None], context)
+        return project(before + self.size * change, self.radius)
 
     def coefficients(self, agents: int) -> Floats:  # noqa: ARG002
         """The step size."""

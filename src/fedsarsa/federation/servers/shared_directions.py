@@ -4,11 +4,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedsarsa import _checks
 from fedsarsa._checks import Floats
-from fedsarsa.federation.servers.mean import among, average
+from fedsarsa.federation.servers.mean import mean_of_present
 from fedsarsa.federation.servers.projection import project
 from fedsarsa.federation.servers.rule import Context, RoundOfRun, Server
 
@@ -51,20 +50,10 @@ class SharedDirections(Server):
         if self.own is not None and not 0 < _checks.number("own", self.own) <= 1:
             raise ValueError(f"own must be in (0, 1], got {self.own!r}; FedTD shares all of every change")
 
-    def combine(
-        self,
-        before: Floats,
-        after: Floats,
-        present: NDArray[np.bool] | None = None,
-        context: Context | None = None,  # noqa: ARG002
-    ) -> Floats:
+    def combine(self, before: Floats, after: Floats, context: Context) -> Floats:
         """The agents' next parameters (R, N, d)."""
-        agents = after.shape[1]
-        own = self._own(agents)
-        change = after - before
-        if present is not None:
-            change = np.where(present[..., None], change, 0.0)
-        mean = average(among(self.shares(agents), present), change)[:, None]
+        own, change = self._own(after.shape[1]), context.where_present(after - before)
+        mean = mean_of_present(self, change, context)[:, None]
         return project(before + own * change + (1 - own) * mean, self.radius)
 
     def _own(self, agents: int) -> float:
