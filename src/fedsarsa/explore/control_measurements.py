@@ -21,6 +21,7 @@ from fedsarsa.federation.history import History
 from fedsarsa.worlds.control import ControlFleet, ControlWorld
 from fedsarsa.worlds.control.world import OBSERVATION, STATE, pack
 
+LEAST = 3  # runs that have an interval: that of two is nine times as wide as the runs differ
 POINTS = 50  # of a learning curve
 CELLS = 41  # of a map of values, along each of its sides
 
@@ -41,8 +42,7 @@ class Learned:
         """
         curve = self.history.learning_curve(bins=POINTS)
         with warnings.catch_warnings(action="ignore", category=RuntimeWarning):  # bins without an episode
-            agents, (mean, margin) = curve.mean("run"), mean_and_margin(curve.mean("agent"))
-        margin = margin.fillna(0.0)
+            agents, (mean, margin) = curve.mean("run"), _mean_and_margin(curve.mean("agent"))
         found = xr.Dataset({"mean": mean, "low": mean - margin, "high": mean + margin, "agents": agents})
         return found.assign_attrs(of=str(curve.name))
 
@@ -50,8 +50,7 @@ class Learned:
     def late(self) -> xr.Dataset:
         """Over agents: ``mean`` return of late episodes with its 95% band over runs, ``low`` to ``high``."""
         with warnings.catch_warnings(action="ignore", category=RuntimeWarning):  # agents without an episode
-            mean, margin = mean_and_margin(self.history.late_return())
-        margin = margin.fillna(0.0)
+            mean, margin = _mean_and_margin(self.history.late_return())
         return xr.Dataset({"mean": mean, "low": mean - margin, "high": mean + margin})
 
     @cached_property
@@ -99,6 +98,12 @@ def train(
     )
     progress = watch(settings.steps, stopped, report)
     return Learned(fleet, algo, algo.train(fleet, **settings.model_dump(), progress=progress))
+
+
+def _mean_and_margin(data: xr.DataArray) -> tuple[xr.DataArray, xr.DataArray]:
+    """Mean over runs and the half-width of its 95% interval; zero for fewer than `LEAST` runs."""
+    mean, margin = mean_and_margin(data)
+    return mean, margin.where(data.notnull().sum("run") >= LEAST, 0.0)
 
 
 def play(learned: Learned, agent: int, seed: int = 0) -> Episode:

@@ -12,6 +12,16 @@ from fedsarsa.worlds.control.registry import WORLDS
 from fedsarsa.worlds.paper import SCHEMES
 
 METHOD, WORLD = "algorithm.method", "fleet.world"
+MAIN = (  # how keys begin whose controls come first
+    WORLD,
+    "fleet.agents",
+    "fleet.eps_",
+    "fleet.spread",
+    "algorithm.sync_every",
+    "algorithm.step_size",
+    "training.runs",
+    "training.steps",
+)
 PERIODS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
 
@@ -188,6 +198,14 @@ LEARNED_WITH: dict[str, dict[str, Any]] = {
     | {"fleet.discount": 1.0, "algorithm.features.bins": 6, "algorithm.step_size.value": 0.3},
 }
 EVERY = (*FLEET, METHODS, *ALGORITHM, *TRAINING, TARGET, *CONTROL_FLEET, *CONTROL_ALGORITHM)  # of all views
+
+
+def main_first(groups: Mapping[str, tuple[Control, ...]]) -> dict[str, tuple[Control, ...]]:
+    """The groups, after one of the controls that are moved most."""
+    every = [one for group in groups.values() for one in group]
+    main = tuple(one for start in MAIN for one in every if one.key.startswith(start))
+    rest = {title: tuple(one for one in group if one not in main) for title, group in groups.items()}
+    return {"Main settings": main} | rest
 
 
 def shown(controls: tuple[Control, ...], values: Mapping[str, Any]) -> list[Control]:

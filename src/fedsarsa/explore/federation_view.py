@@ -12,7 +12,7 @@ from fedsarsa.algorithm import FedSARSA
 from fedsarsa.experiments.config import Config
 from fedsarsa.explore import exports, measurements, page, theory_answers
 from fedsarsa.explore.control_values import Base, blamed
-from fedsarsa.explore.controls import ALGORITHM, FLEET, METHODS, TRAINING
+from fedsarsa.explore.controls import ALGORITHM, FLEET, METHODS, TRAINING, main_first
 from fedsarsa.explore.downloads import Downloads
 from fedsarsa.explore.jobs import Deliver, Latest, Progress, Stopped, in_process, reporter
 from fedsarsa.explore.measurements import Trained
@@ -29,7 +29,7 @@ from fedsarsa.explore.session import Session
 from fedsarsa.explore.theory_answers import ByNumber, Gains, Points, Predicted, Unknown
 from fedsarsa.explore.training_view import TrainingView
 
-GROUPS = {"Fleet": FLEET, "Algorithm": (METHODS, *ALGORITHM), "Training": TRAINING}
+GROUPS = main_first({"Fleet": FLEET, "Algorithm": (METHODS, *ALGORITHM), "Training": TRAINING})
 CONTROLS = tuple(control for group in GROUPS.values() for control in group)
 DRAGGED_RUNS = 2  # while the hand moves
 
@@ -66,16 +66,16 @@ class FederationView(TrainingView):
         self.downloads = Downloads(
             exports.FILES, lambda: self.trained and (self.trained, self.told.get(Predicted))
         )
-        pictures = (self.error, self.gains, self.floor, self.points, self.returns, self.drift)
-        self.layout = pn.Column(
+        rest = (self.floor, self.points, self.returns, self.drift)
+        self.layout = page.whole(
             session.head,
             self.words,
             self.busy.layout,
-            page.sides(
+            page.pinned(
                 pn.Column(self.form.layout, self.downloads.layout),
-                page.grid(*(one.figure for one in pictures)),
+                (self.error.figure, self.gains.figure),
+                page.grid(*(one.figure for one in rest)),
             ),
-            sizing_mode="stretch_width",
         )
 
     def forget(self) -> None:
@@ -142,6 +142,7 @@ class FederationView(TrainingView):
                 self.told[type(result)] = result
             case Unknown(part, why):
                 self.unknown[part] = why
+                self.gains.predict(self.told.get(Gains), silent=part in (Gains, Predicted))
             case Exception():
                 self.complain({blamed(str(result), self.form.values): str(result)})
                 return
@@ -172,8 +173,8 @@ class FederationView(TrainingView):
             self.gains.show(*measured)
         said = sentences(self.trained, self.told.get(Predicted), measured, self.told.get(ByNumber))
         notes = self.told[Predicted].warnings if Predicted in self.told else ()
-        why = tuple(dict.fromkeys(f"No prediction: {reason}" for reason in self.unknown.values()))
-        self.words.object = page.paragraph(said, (*notes, *why))
+        why = [f"No prediction: {reason}" for reason in self.unknown.values()]  # the first part says it all
+        self.words.object = page.paragraph(said, (*notes, *why[:1]))
 
 
 def _trained(config: Any, folder: Any, deliver: Any, stopped: Stopped) -> Iterator[Any]:

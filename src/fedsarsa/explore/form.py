@@ -32,7 +32,10 @@ class Form:
     def __init__(
         self, base: Base, groups: Mapping[str, tuple[Control, ...]], values: Values, changed: Changed
     ) -> None:
-        self.groups = {title: base.available(controls) for title, controls in groups.items()}
+        there = base.available([one for controls in groups.values() for one in controls])
+        self.groups = {
+            title: tuple(one for one in controls if one in there) for title, controls in groups.items()
+        }
         self.values, self.changed = dict(values), changed
         self._widgets: dict[str, dict[str, Any]] = {}
         self._errors: dict[str, str] = {}
@@ -98,7 +101,8 @@ class Form:
             return
         self.values[control.key] = value
         if control.chooses_kind:
-            self._fill(next(title for title, every in self.groups.items() if control in every))
+            for title in self.groups:
+                self._fill(title)
         self.changed(moving)
 
 

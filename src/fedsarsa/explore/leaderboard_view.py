@@ -45,9 +45,7 @@ class LeaderboardView:
             widget.param.watch(lambda _: session.at_once(self.draw), "value")
         controls = pn.Column(self.task, self.fleet, self.number, self.blocks, width=310)
         answers = pn.Column(self.pictures, self.table, sizing_mode="stretch_width")
-        self.layout = pn.Column(
-            session.head, self.words, page.sides(controls, answers), sizing_mode="stretch_width"
-        )
+        self.layout = page.whole(session.head, self.words, page.sides(controls, answers))
         session.at_first(lambda: self.begin(given))
 
     def begin(self, given: dict[str, str]) -> None:

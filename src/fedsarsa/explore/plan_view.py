@@ -86,14 +86,13 @@ class PlanView:
         self.work = Latest()
         session.at_end(self.work.close)
         session.at_first(self.changed)
-        self.layout = pn.Column(
+        self.layout = page.whole(
             session.head,
             self.words,
-            page.sides(
+            page.pinned(
                 pn.Column(pn.Row(self.go, self.train, self.stop, self.busy), self.form.layout),
-                page.grid(self.choices.figure, self.error.figure),
+                (self.choices.figure, self.error.figure),
             ),
-            sizing_mode="stretch_width",
         )
 
     def changed(self, moving: bool = False) -> None:

@@ -40,7 +40,9 @@ class ResultsView:
         figures = ["", *results.figures()]
         shown = given.get("figure") if given.get("figure") in figures else ""
         self.figure = pn.widgets.Select(name="figure", options=figures, value=shown, visible=len(figures) > 1)
-        self.picture = pn.pane.PNG(None, visible=False, sizing_mode="scale_width", max_width=900)
+        self.picture = pn.pane.PNG(
+            None, visible=False, sizing_mode="scale_width", max_width=900, css_classes=["as-it-is"]
+        )
         self.words = page.text()
         self.pictures = pn.Column(stylesheets=[page.GRID], sizing_mode="stretch_width")
         self.table = pn.pane.HTML("", stylesheets=[TABLE], sizing_mode="stretch_width")
@@ -56,9 +58,7 @@ class ResultsView:
             self.sweep, self.x, self.colour, self.scale, self.filters, self.figure, width=310
         )
         answers = pn.Column(self.pictures, self.table, self.picture, self.claims, sizing_mode="stretch_width")
-        self.layout = pn.Column(
-            session.head, self.words, page.sides(controls, answers), sizing_mode="stretch_width"
-        )
+        self.layout = page.whole(session.head, self.words, page.sides(controls, answers))
         session.at_first(lambda: self.begin(given))
 
     @property
@@ -231,7 +231,7 @@ def html_table(heads: list[str], rows: list[list[str]]) -> str:
 
 def _shades(values: list[str]) -> dict[str, str]:
     """A colour per value, in order of lightness."""
-    places = np.linspace(0, 220, len(values)).astype(int)
+    places = np.linspace(0, page.SHADES - 1, len(values)).astype(int)
     return {value: Viridis256[place] for value, place in zip(values, places, strict=True)}
 
 
