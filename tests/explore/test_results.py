@@ -10,8 +10,8 @@ from fedsarsa.experiments import grid, sweep
 from fedsarsa.experiments.leaderboard import tables
 from fedsarsa.experiments.leaderboard.entries import CONTROL, SAMPLES
 from fedsarsa.experiments.statistics import Estimate
-from fedsarsa.explore import leaderboard_view, opening, results
-from fedsarsa.explore.results_view import claims, table
+from fedsarsa.explore import leaderboard_view, opening, results, results_pictures
+from fedsarsa.explore.results_view import claims, difference, table
 
 SWEEP = """
 [fleet]
@@ -75,7 +75,34 @@ def test_a_folder_that_grows(folder, tmp_path):
     assert [first.cell.number, second.cell.number] == [1, 2]
     assert inside.outcomes()[0] is first  # read once
     assert sorted(path.name for path in part.iterdir()) == ["0001.nc", "0002.nc", "identity.json"]
-    assert "<td>greedy</td>" in table(inside, [first])
+    shown = table(inside, [first])
+    assert (shown["cell"], shown["eps_p"], shown["policy"]) == ([1], [0], ["greedy"])
+    assert difference(inside, [first]) == ""
+    compared = difference(inside, [first, second])
+    assert "eps_p = 0.5, policy = softmax(temperature 5)" in compared
+    assert f"{second.mean - first.mean:+.3g} ± {np.hypot(first.margin, second.margin):.2g}" in compared
+
+
+def test_sweeps_of_a_reproduction_that_begin_later(folder, tmp_path):
+    (tmp_path / "identity.json").write_text('{"seed": 0, "scale": {}}')
+    found = results.of_folder(tmp_path)
+    before = found.stamp()
+    assert found.sweeps == {}
+    shutil.copytree(folder, tmp_path / "cells" / "ql")
+    assert found.stamp() != before
+    assert list(found.sweeps) == ["ql"]
+    assert found.sweeps["ql"] is found.sweeps["ql"]  # its cells are read once
+
+
+def test_compared_cells_all_look_different(folder):
+    inside = results.Results(folder).sweeps["sweep"]
+    every = inside.outcomes()
+    alike = results_pictures.looks(inside, every, "policy", compared=False)
+    assert [one.label for one in alike.values()] == ["policy = softmax(temperature 5)", "policy = greedy"] * 2
+    assert len({one.colour for one in alike.values()}) == 2
+    apart = results_pictures.looks(inside, every[:3], "policy", compared=True)
+    assert len({one.colour for one in apart.values()}) == 3
+    assert [one.label for one in apart.values()][1] == "eps_p = 0, policy = greedy"
 
 
 def test_claims_link_to_the_figures_that_are_there(folder, tmp_path):
@@ -123,6 +150,20 @@ def test_a_leaderboard_is_read_and_told(tmp_path):
         ValueError, match=r"leaderboard.csv: expected a table that fedsarsa leaderboard wrote"
     ):
         results.of_folder(tmp_path)
+
+
+def test_a_leaderboard_that_is_still_measured(tmp_path):
+    (tmp_path / "identity.json").write_text('{"seed": 0, "scale": {}, "rows": [["control", "A"]]}')
+    (tmp_path / "0000.nc").write_bytes(b"")
+    board = results.of_folder(tmp_path)
+    assert (board.rows(), board.measured()) == ([], 1)
+    before = board.stamp()
+    (tmp_path / "leaderboard.csv").write_text(tables.to_csv([row("A", 1.0, 2.0)]))
+    assert board.stamp() != before
+    assert [one.label for one in board.rows()] == ["A"]
+    (tmp_path / "leaderboard.csv").unlink()
+    assert board.stamp() == before
+    assert board.rows() == []
 
 
 def test_what_the_command_opens(folder, tmp_path, monkeypatch):
