@@ -25,6 +25,9 @@ from fedsarsa.methods import Method
 from fedsarsa.worlds.fleet import Fleet
 
 RECORDS = 400  # synchronisations that a curve shows at most
+FALLING, RISING, SETTLED, UNKNOWN = "falling", "rising", "settled", "unknown"
+LEAST_CHANGE = 1e-3  # of the late error, half a tail later: less is settled, also where runs do not differ
+MOST_DOUBT = 0.5  # of the late error: where an interval is wider, runs do not tell whether it settled
 
 
 class Bars(NamedTuple):
@@ -79,8 +82,28 @@ class Trained:
         """The central parameter in the last quarter of the training, (run, t, d)."""
         return self.parameters.sel(t=slice((1 - TAIL) * self.steps, None))
 
+    @cached_property
+    def trend(self) -> str:
+        """Whether the error still is ``falling`` or ``rising`` at the end, has ``settled``, or ``unknown``.
+
+        By the runs' changes from the first to the second half of the last quarter, and their 95% interval.
+        """
+        late = self.error().sel(t=slice((1 - TAIL) * self.steps, None))
+        half = late.sizes["t"] // 2
+        if half == 0 or late.sizes["run"] == 1:
+            return UNKNOWN
+        first, last = (late.isel(t=part).mean("t", skipna=False) for part in (slice(half), slice(half, None)))
+        with warnings.catch_warnings(action="ignore", category=RuntimeWarning):  # every run has failed
+            change, margin = (float(part) for part in mean_and_margin(last - first))
+        level = float(first.mean())
+        if not math.isfinite(change + margin):
+            return UNKNOWN
+        if abs(change) > max(margin, LEAST_CHANGE * level):
+            return FALLING if change < 0 else RISING
+        return SETTLED if margin <= MOST_DOUBT * level else UNKNOWN
+
     def floor(self) -> dict[str, float]:
-        """The mean error in the last quarter, split into ``bias`` and ``noise``.
+        """The mean error in the last quarter, split into ``bias`` and ``noise``; a floor once it has `settled`.
 
         Bias is the squared distance of the mean parameter to ``point``, less what the noise of a mean over
         few runs adds to it; noise is the rest. A single run does not tell that part.
