@@ -103,7 +103,9 @@ def test_nothing_is_said_of_a_floor_that_was_not_reached(query, trend, said):
 
 
 def test_a_curve_that_goes_up_is_still_rising(trained):
-    back = replace(trained, parameters=trained.parameters.assign_coords(t=trained.parameters["t"].values[::-1]))
+    back = replace(
+        trained, parameters=trained.parameters.assign_coords(t=trained.parameters["t"].values[::-1])
+    )
     assert replace(back, parameters=back.parameters.sortby("t")).trend == "rising"
 
 
@@ -163,6 +165,50 @@ def test_gains_and_returns(trained, answers):
     exact = fs.evaluate(trained.fleet, trained.algo, trained.history.final.mean("run"))
     assert np.allclose(worth["together"], exact["discounted_return"])
     assert (worth["optimal"] >= worth["alone"]).all()
+
+
+@pytest.mark.filterwarnings("ignore:Personal. every agent listens to itself:RuntimeWarning")
+@pytest.mark.parametrize("rule", ["personal", "consensus"])
+def test_agents_gain_by_parameters_of_their_own(rule):
+    found = measurements.train(
+        config(SMALL + f"&algorithm.server.kind={rule}&fleet.agents=4&training.runs=4")
+    )
+    points = theory_answers.points(found.fleet, found.algo)
+    own, mine = points.own, found.history.personal.isel(t=-1)
+    direct = ((mine.values - own) ** 2).sum(axis=-1).mean(axis=0)
+    assert np.allclose(found.errors_to(own).mean, direct)
+    central = ((found.history.final.values[:, None] - own) ** 2).sum(axis=-1).mean(axis=0)
+    assert not np.allclose(direct, central)
+    worth = measurements.returns(found, measurements.train_alone(found))
+    exact = fs.evaluate(found.fleet, found.algo, mine.mean("run"))
+    assert np.allclose(worth["together"], exact["discounted_return"])
+
+
+@pytest.mark.filterwarnings("ignore:Personal. every agent listens to itself:RuntimeWarning")
+def test_agents_that_never_meet_have_learned_what_is_theirs():
+    found = measurements.train(config(SMALL + "&algorithm.server.kind=personal&algorithm.sync_every=never"))
+    assert np.array_equal(measurements.learned(found.history), found.history.local)
+
+
+def test_gains_by_mixtures_are_those_of_personal_weights():
+    fleet, algo = config(SMALL + "&algorithm.server.kind=personal").build(None)
+    best = fs.theory.personal_weights(fleet, algo, 2000)
+    assert np.array_equal(theory_answers.gains(fleet, algo, 2000).together, best.personal)
+    known = replace(algo, server=fs.servers.Personal(weights=np.full((3, 3), 1 / 3)))
+    expected = best.error(np.full((3, 3), 1 / 3))
+    assert np.allclose(theory_answers.gains(fleet, known, 2000).together, expected)
+
+
+@pytest.mark.parametrize("change", ["algorithm.target=max", "algorithm.trace_decay=0.5"])
+def test_points_are_not_those_of_sarsa_where_agents_settle_elsewhere(change):
+    base = control_values.base_of()
+    values = control_values.first_values(base, CONTROLS) | dict([change.split("=")])
+    values = {key: control_values.parsed(str(value)) for key, value in values.items()}
+    said = {one.part: one.why for one in theory_answers.answers(control_values.config_of(base, values))}
+    assert (
+        "where agents settle is known for the sampled and the expected target"
+        in (said[theory_answers.Points])
+    )
 
 
 def bars(*means):

@@ -170,7 +170,8 @@ class ControlView(TrainingView):
         self.across.param.update(options=list(names), value=across)
         self.up.param.update(options=list(names), value=up)
         self.choosing = False
-        self.value.show(played.values, across, up)
+        whose = f" of agent {(watched or [0])[0]}" if self.learned.apart else ""
+        self.value.show(played.values, across, up, whose)
         longest = max((len(one.states) for one in played.episodes), default=1)
         stride = math.ceil(longest / PICTURES)
         for place, seat in enumerate(self.seats):
@@ -199,8 +200,9 @@ def sentence(learned: Learned) -> str:
     each = learned.late["mean"].values
     if len(each) > 1 and np.isfinite(each).all():
         best, worst = int(np.argmax(each)), int(np.argmin(each))
+        serves = "Policies of their own serve" if learned.apart else "One policy serves"
         said += (
-            f" One policy serves agent {best} best, with {each[best]:.4g}, "
+            f" {serves} agent {best} best, with {each[best]:.4g}, "
             f"and agent {worst} worst, with {each[worst]:.4g}."
         )
     return said
@@ -237,5 +239,6 @@ def _played(learned: Learned, wanted: Wanted) -> Played:
     known = wanted.plane is not None and max(wanted.plane) < len(look.dimensions(fleet[0]))
     plane = wanted.plane if wanted.plane is not None and known else look.plane
     agents = range(min(3, len(fleet))) if wanted.agents is None else wanted.agents
-    episodes = [control_measurements.play(learned, agent) for agent in agents if agent < len(fleet)]
-    return Played(plane, episodes, control_measurements.value_map(learned, *plane))
+    seen = [agent for agent in agents if agent < len(fleet)]
+    episodes = [control_measurements.play(learned, agent) for agent in seen]
+    return Played(plane, episodes, control_measurements.value_map(learned, *plane, agent=(seen or [0])[0]))

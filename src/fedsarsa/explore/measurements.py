@@ -103,7 +103,7 @@ class Trained:
         return SETTLED if margin <= MOST_DOUBT * level else UNKNOWN
 
     def floor(self) -> dict[str, float]:
-        """The mean error in the last quarter, split into ``bias`` and ``noise``; a floor once it has `settled`.
+        """The mean error in the last quarter, split into ``bias`` and ``noise``.
 
         Bias is the squared distance of the mean parameter to ``point``, less what the noise of a mean over
         few runs adds to it; noise is the rest. A single run does not tell that part.
@@ -122,8 +122,8 @@ class Trained:
         return {"bias": bias, "noise": total - bias}
 
     def errors_to(self, points: Floats) -> Bars:
-        """Squared distance of the last central parameter to every agent's own point (N, d)."""
-        return _bars(((self.history.final - _labelled(points)) ** 2).sum("d"))
+        """Squared distance of what every agent has learned to its own point (N, d)."""
+        return _bars(((learned(self.history) - _labelled(points)) ** 2).sum("d"))
 
 
 def train(
@@ -155,6 +155,17 @@ def train(
     if stopped():
         raise StoppedError
     return Trained(fleet, algo, history, parameters, reference(config, folder))
+
+
+def learned(history: History) -> xr.DataArray:
+    """What agents act by after a training: the central parameter (run, d), or one each, (run, agent, d).
+
+    Server rules that leave every agent a parameter of its own have given none before the first round's end.
+    """
+    if "personal" not in history.data:
+        return history.final
+    last = history.personal.isel(t=-1)
+    return last if last["t"] > 0 else history.local
 
 
 def record_every(config: Config) -> int:
@@ -189,9 +200,11 @@ def returns(trained: Trained, local: xr.DataArray) -> xr.Dataset:
     """Exact returns per agent, of parameters' means over runs: ``together``, ``alone``; and ``optimal``."""
     algo = ours(trained.algo, "returns")
     features = algo.feature_map(trained.fleet)
-    common = improvement(algo.policy, features, trained.history.final.mean("run").values)
-    own = [improvement(algo.policy, features, theta) for theta in local.mean("run").values]
-    found = theory.returns_of(trained.fleet, [[common] * len(own), own])
+    own, common = (
+        [improvement(algo.policy, features, theta) for theta in np.atleast_2d(each.mean("run").values)]
+        for each in (local, learned(trained.history))
+    )
+    found = theory.returns_of(trained.fleet, [common * (len(own) // len(common)), own])
     together, alone = found["discounted_return"].drop_vars("run")
     return xr.Dataset({"together": together, "alone": alone, "optimal": found["optimal_return"]})
 
