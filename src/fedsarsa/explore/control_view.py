@@ -94,14 +94,12 @@ class ControlView(TrainingView):
             margin=(0, 0, 8, 0),
         )
         pictures: list[Any] = [self.curve, self.late, self.value, *self.seats]
+        self.answers = page.grid(*(one.figure for one in pictures))
         self.layout = pn.Column(
             session.head,
             self.words,
             self.busy.layout,
-            page.sides(
-                pn.Column(choices, self.form.layout, self.downloads.layout),
-                page.grid(*(one.figure for one in pictures)),
-            ),
+            page.sides(pn.Column(choices, self.form.layout, self.downloads.layout), self.answers),
             sizing_mode="stretch_width",
         )
 
@@ -153,10 +151,12 @@ class ControlView(TrainingView):
                 self.learned = result
                 self.curve.show(result)
                 self.late.show(result)
-                self.words.object = page.paragraph(sentence(result))
+                self.say(sentence(result))
                 self.busy.hide()
             case Played():
                 self._show_played(result)
+            case Exception() if self.learned is not None:  # what came after the training failed
+                self.say(sentence(self.learned), wrong=str(result))
             case Exception():
                 self.complain({blamed(str(result), self.form.values): str(result)})
 

@@ -67,14 +67,12 @@ class FederationView(TrainingView):
             exports.FILES, lambda: self.trained and (self.trained, self.told.get(Predicted))
         )
         pictures = (self.error, self.gains, self.floor, self.points, self.returns, self.drift)
+        self.answers = page.grid(*(one.figure for one in pictures))
         self.layout = pn.Column(
             session.head,
             self.words,
             self.busy.layout,
-            page.sides(
-                pn.Column(self.form.layout, self.downloads.layout),
-                page.grid(*(one.figure for one in pictures)),
-            ),
+            page.sides(pn.Column(self.form.layout, self.downloads.layout), self.answers),
             sizing_mode="stretch_width",
         )
 
@@ -92,7 +90,8 @@ class FederationView(TrainingView):
         folder = self.base.folder
         self.training.submit(partial(_trained, config, folder, deliver), deliver)
         self.theory.submit(
-            lambda stopped: in_process(theory_answers.answers, config, folder, stopped=stopped), deliver
+            lambda stopped: in_process(theory_answers.answers, config, folder, stopped=stopped),
+            lambda told: deliver(Unknown(Predicted, str(told)) if isinstance(told, Exception) else told),
         )
 
     def halt(self) -> None:
@@ -142,6 +141,8 @@ class FederationView(TrainingView):
                 self.told[type(result)] = result
             case Unknown(part, why):
                 self.unknown[part] = why
+            case Exception() if self.trained is not None:  # what came after the training failed
+                self.unknown[Exception] = str(result)
             case Exception():
                 self.complain({blamed(str(result), self.form.values): str(result)})
                 return
@@ -172,8 +173,13 @@ class FederationView(TrainingView):
             self.gains.show(*measured)
         said = sentences(self.trained, self.told.get(Predicted), measured, self.told.get(ByNumber))
         notes = self.told[Predicted].warnings if Predicted in self.told else ()
-        why = tuple(dict.fromkeys(f"No prediction: {reason}" for reason in self.unknown.values()))
-        self.words.object = page.paragraph(said, (*notes, *why))
+        why = tuple(
+            dict.fromkeys(
+                reason if part is Exception else f"No prediction: {reason}"
+                for part, reason in self.unknown.items()
+            )
+        )
+        self.say(said, (*notes, *why))
 
 
 def _trained(config: Any, folder: Any, deliver: Any, stopped: Stopped) -> Iterator[Any]:

@@ -41,6 +41,7 @@ SIDES = """
 :host { display: flex !important; flex-flow: row wrap; gap: 16px; width: 100%; align-items: flex-start; }
 :host > .answers { flex: 1 1 340px !important; width: auto !important; min-width: 0; }
 """
+STALE = {"opacity": "0.25", "filter": "grayscale(1)"}  # pictures of other settings than those on the controls
 ERROR = ":host { color: #9c1f00; font-size: 0.85rem; overflow-wrap: anywhere; }"
 
 

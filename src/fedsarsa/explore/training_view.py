@@ -18,10 +18,12 @@ from fedsarsa.explore.session import Session
 class TrainingView(ABC):
     """Controls, and a training with their values that the next change replaces.
 
-    A subclass has ``downloads`` and a layout, and draws what `train` and `sketch` deliver in `show`.
+    A subclass has ``downloads``, ``answers`` (its pictures) and a layout, and draws what `train` and `sketch`
+    deliver in `show`.
     """
 
     downloads: Downloads
+    answers: Any
 
     def __init__(
         self, base: Base, query: str, session: Session, groups: Mapping[str, tuple[Control, ...]]
@@ -53,7 +55,8 @@ class TrainingView(ABC):
         """Draw what was found, unless another training has taken its place."""
 
     def changed(self, moving: bool) -> None:
-        """Take what controls say."""
+        """Take what controls say; what was wrong with the address is past."""
+        self.address_errors = {}
         self.compute(moving)
 
     def compute(self, moving: bool) -> None:
@@ -65,10 +68,10 @@ class TrainingView(ABC):
         try:
             config = config_of(self.base, self.form.values)
         except SettingsError as wrong:
-            self.halt()
-            self.complain(wrong.errors | self.address_errors)
+            self.complain(wrong.errors)
             return
-        self.form.show_errors({})
+        self.form.show_errors(self.address_errors)
+        self.answers.styles = {}
         self.forget()
         self.turn += not still
         deliver = partial(self.deliver, self.turn)
@@ -78,9 +81,6 @@ class TrainingView(ABC):
         self.session.address(self.query())
         self.downloads.refresh(content_of(self.base, self.form.values))
         self.train(config, deliver)
-        if self.address_errors:
-            self.complain(self.address_errors)
-            self.address_errors = {}
 
     def query(self) -> str:
         """The query of an address that restores the view."""
@@ -96,10 +96,15 @@ class TrainingView(ABC):
         """Take a result from a computation's thread to the page."""
         self.session.later(partial(self.show, result, turn))
 
+    def say(self, words: str, notes: tuple[str, ...] = (), wrong: str = "") -> None:
+        """Say something on top, and what is wrong with the address as long as that is what is shown."""
+        rest = [message for key, message in self.address_errors.items() if key not in self.form.values]
+        self.words.object = page.paragraph(words, notes, "; ".join(filter(None, [wrong, *rest])))
+
     def complain(self, errors: dict[str, str]) -> None:
-        """Show errors beside their controls, the others on top."""
-        self.busy.hide()
-        self.form.show_errors(errors)
-        rest = [message for key, message in errors.items() if key not in self.form.values]
-        if rest:
-            self.words.object = page.paragraph("", wrong=" ".join(rest))
+        """Show errors beside their controls and on top; pictures, which are of other settings, in grey."""
+        self.halt()
+        self.forget()
+        self.form.show_errors(self.address_errors | errors)
+        self.answers.styles = page.STALE
+        self.say("", wrong=f"These settings cannot be trained: {'; '.join(errors.values())}")
