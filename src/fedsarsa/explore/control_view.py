@@ -16,7 +16,7 @@ from fedsarsa.experiments.statistics import mean_and_margin
 from fedsarsa.explore import control_measurements, exports, page
 from fedsarsa.explore.control_measurements import Episode, Learned
 from fedsarsa.explore.control_pictures import LatePicture, LearningPicture, ValuePicture, WorldPicture
-from fedsarsa.explore.control_values import Base, blamed, to_query
+from fedsarsa.explore.control_values import Base, blamed, whole_query
 from fedsarsa.explore.controls import CONTROL_ALGORITHM, CONTROL_FLEET, TRAINING, WORLD, settings_of
 from fedsarsa.explore.downloads import Downloads
 from fedsarsa.explore.drawn_worlds import LOOKS
@@ -182,7 +182,7 @@ class ControlView(TrainingView):
         """The query of an address that restores the settings and what is seen."""
         own = zip(OWN, (self.wanted.agents, self.wanted.plane), strict=True)
         seen = {key: "|".join(map(str, numbers)) for key, numbers in own if numbers is not None}
-        return to_query(self.form.values | seen)
+        return whole_query(self.base, self.form.values, self.controls, self.others | seen)
 
 
 def sentence(learned: Learned) -> str:

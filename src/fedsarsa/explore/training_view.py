@@ -7,7 +7,16 @@ from typing import Any
 
 from fedsarsa.experiments.config import Config
 from fedsarsa.explore import page
-from fedsarsa.explore.control_values import Base, SettingsError, config_of, content_of, from_query, to_query
+from fedsarsa.explore.control_values import (
+    FILE,
+    Base,
+    SettingsError,
+    config_of,
+    content_of,
+    foreign,
+    from_query,
+    whole_query,
+)
 from fedsarsa.explore.controls import Control
 from fedsarsa.explore.downloads import Downloads
 from fedsarsa.explore.form import Form
@@ -30,6 +39,7 @@ class TrainingView(ABC):
     ) -> None:
         self.base, self.session = base, session
         controls = tuple(control for group in groups.values() for control in group)
+        self.controls, self.others = controls, foreign(query, controls)
         values, self.address_errors = from_query(query, base, controls)
         self.form = Form(base, groups, values, lambda moving: session.at_once(partial(self.changed, moving)))
         self.words, self.busy = page.text(), page.Busy(self.halt)
@@ -56,7 +66,7 @@ class TrainingView(ABC):
 
     def changed(self, moving: bool) -> None:
         """Take what controls say; what was wrong with the address is past."""
-        self.address_errors = {}
+        self.address_errors = {key: said for key, said in self.address_errors.items() if key == FILE}
         self.compute(moving)
 
     def compute(self, moving: bool) -> None:
@@ -66,6 +76,8 @@ class TrainingView(ABC):
         """
         still, self.moving = moving and self.moving, moving
         try:
+            if FILE in self.address_errors:
+                raise SettingsError({FILE: self.address_errors[FILE]})
             config = config_of(self.base, self.form.values)
         except SettingsError as wrong:
             self.complain(wrong.errors)
@@ -84,7 +96,7 @@ class TrainingView(ABC):
 
     def query(self) -> str:
         """The query of an address that restores the view."""
-        return to_query(self.form.values)
+        return whole_query(self.base, self.form.values, self.controls, self.others)
 
     def halt(self) -> None:
         """Stop what is computed; what is drawn stays."""
@@ -98,7 +110,8 @@ class TrainingView(ABC):
 
     def say(self, words: str, notes: tuple[str, ...] = (), wrong: str = "") -> None:
         """Say something on top, and what is wrong with the address as long as that is what is shown."""
-        rest = [message for key, message in self.address_errors.items() if key not in self.form.values]
+        told = {FILE, *self.form.values}
+        rest = [message for key, message in self.address_errors.items() if key not in told]
         self.words.object = page.paragraph(words, notes, "; ".join(filter(None, [wrong, *rest])))
 
     def complain(self, errors: dict[str, str]) -> None:
