@@ -15,6 +15,7 @@ from fedsarsa.explore.pictures import blank, finish
 from fedsarsa.explore.results import Outcome, Results, SweepResults
 from fedsarsa.explore.session import Session
 
+SCALES = ("log", "linear")
 LOOK_SECONDS = 2  # between two looks at whether the folder has grown
 TABLE = """
 :host { width: 100%; overflow-x: auto; }
@@ -36,7 +37,8 @@ class ResultsView:
         self.x = pn.widgets.Select(name="along")
         self.colour = pn.widgets.Select(name="colour by")
         self.filters = pn.Column()
-        self.scale = pn.widgets.Select(name="scale", options=["log", "linear"], value="log")
+        scale = given.get("scale") if given.get("scale") in SCALES else SCALES[0]
+        self.scale = pn.widgets.Select(name="scale", options=list(SCALES), value=scale)
         figures = ["", *results.figures()]
         shown = given.get("figure") if given.get("figure") in figures else ""
         self.figure = pn.widgets.Select(name="figure", options=figures, value=shown, visible=len(figures) > 1)
@@ -125,9 +127,10 @@ class ResultsView:
             )
         ]
         self.table.object = table(sweep, outcomes)
-        self.claims.object = claims(self.results.claims(), self.results.figures())
         kept = {f"only.{name}": "|".join(values) for name, values in only.items()}
-        self.session.address(_query(self, kept))
+        state = _state(self, kept)
+        self.claims.object = claims(self.results.claims(), self.results.figures(), state)
+        self.session.address("?" + urlencode(state))
 
     def show_figure(self) -> None:
         """Show the chosen figure of the folder."""
@@ -202,21 +205,21 @@ def table(sweep: SweepResults, outcomes: list[Outcome]) -> str:
     return html_table(heads, [[escape(cell) for cell in row] for row in rows])
 
 
-def claims(rows: list[dict[str, str]], figures: dict[str, Any]) -> str:
-    """Claims with verdicts; figures are links to themselves in this view."""
+def claims(rows: list[dict[str, str]], figures: dict[str, Any], state: dict[str, str]) -> str:
+    """Claims with verdicts; figures are links to themselves in this view, whose ``state`` they keep."""
     if not rows:
         return ""
     made = []
     for row in rows:
         interval = f" [{float(row['low']):.3g}, {float(row['high']):.3g}]" if row["low"] else ""
-        figure = escape(row["figure"])
+        figure, link = escape(row["figure"]), escape(urlencode(state | {"figure": row["figure"]}))
         made.append(
             [
                 f"{escape(row['claim'])}<br><small>{escape(row['where'])}</small>",
                 escape(row["quantity"]),
                 f"{float(row['value']):.3g}{interval}",
                 f'<span class="{CLASSES.get(row["verdict"], "open")}">{escape(row["verdict"])}</span>',
-                f'<a href="results?figure={figure}">{figure}</a>' if row["figure"] in figures else "",
+                f'<a href="results?{link}">{figure}</a>' if row["figure"] in figures else "",
             ]
         )
     return "<h3>Claims</h3>" + html_table(["claim", "tested by", "measured", "verdict", "figure"], made)
@@ -239,7 +242,8 @@ def _kept(settings: dict[str, str], only: dict[str, list[str]]) -> bool:
     return all(settings[name] in values for name, values in only.items())
 
 
-def _query(view: ResultsView, more: dict[str, str]) -> str:
+def _state(view: ResultsView, more: dict[str, str]) -> dict[str, str]:
+    """What the address of a view holds."""
     known = {"sweep": view.sweep.value, "x": view.x.value, "colour": view.colour.value}
-    known |= {"figure": view.figure.value} if view.figure.value else {}
-    return "?" + urlencode(known | more)
+    known |= {"scale": view.scale.value} | ({"figure": view.figure.value} if view.figure.value else {})
+    return known | more
