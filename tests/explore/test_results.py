@@ -1,6 +1,8 @@
 """A folder of results: its cells as they come, and the claims of a reproduction."""
 
 import shutil
+from contextlib import suppress
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +13,10 @@ from fedsarsa.experiments.leaderboard import tables
 from fedsarsa.experiments.leaderboard.entries import CONTROL, SAMPLES
 from fedsarsa.experiments.statistics import Estimate
 from fedsarsa.explore import leaderboard_view, opening, results, results_pictures
-from fedsarsa.explore.results_view import claims, difference, table
+from fedsarsa.explore.results_view import ResultsView, claims, difference, table
+from tests.explore.tabs import Tab
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 SWEEP = """
 [fleet]
@@ -115,10 +120,10 @@ def test_claims_link_to_the_figures_that_are_there(folder, tmp_path):
     (whole / "claims.csv").write_text(rows)
     found = results.Results(whole)
     assert list(found.sweeps) == ["sarsa"]
-    page = claims(found.claims(), found.figures())
+    page = claims(found.claims(), found.figures(), {"scale": "linear", "figure": "td"})
     assert "it &lt;falls&gt;" in page
     assert "1 [0.9, 1.1]" in page
-    assert '<a href="results?figure=sarsa">sarsa</a>' in page
+    assert '<a href="results?scale=linear&amp;figure=sarsa">sarsa</a>' in page
     assert "figure=td" not in page
     assert '<span class="fails">does not hold</span>' in page
 
@@ -182,4 +187,47 @@ def test_what_the_command_opens(folder, tmp_path, monkeypatch):
     with pytest.raises(ValueError, match=r"gym.toml: fleet.kind: expected finite or control .* got 'gym'"):
         opening.asked("gym")
     with pytest.raises(ValueError, match="cannot be read"):
+        opening.asked("nothing.toml")
+    with pytest.raises(ValueError, match=r"nothing: expected .* an example \(acrobot, .*\); .* is not there"):
         opening.asked("nothing")
+
+
+def test_an_address_is_opened_with_what_it_was_made_with(folder, tmp_path):
+    link = "http://127.0.0.1:1234/token/results?scale=linear"
+    assert opening.asked(str(folder), link)[1:3] == ("results", "?scale=linear")
+    with pytest.raises(
+        ValueError, match="link: expected the folder of its results: fedsarsa explore RESULTS"
+    ):
+        opening.asked(link)
+    with pytest.raises(ValueError, match=r"link: expected an address .* got 'elsewhere'"):
+        opening.asked(str(folder), "elsewhere")
+    (tmp_path / "carts.toml").write_text('fleet = { kind = "control", world = "CartPole" }')
+    link = "http://127.0.0.1:1234/token/control?file=carts.toml&fleet.agents=3"
+    base, view, query, _ = opening.asked(str(tmp_path / "carts.toml"), link)
+    assert (base.name, view, query) == ("carts.toml", "control", "?file=carts.toml&fleet.agents=3")
+    with pytest.raises(ValueError, match=r"opened with carts\.toml, got one with no file"):
+        opening.asked(link)
+
+
+def test_the_examples_that_are_named_are_those_that_open(monkeypatch):
+    monkeypatch.chdir(EXAMPLES.parent)
+    opened = []
+    for path in sorted(EXAMPLES.glob("*.toml")):
+        with suppress(ValueError):
+            opening.asked(path.stem)
+            opened.append(path.stem)
+    assert opened == opening.NAMES.split()
+    page = (EXAMPLES.parent / "docs/explore.md").read_text()
+    assert all(f"`{name}`" in page for name in opened)
+
+
+@pytest.mark.filterwarnings("ignore:.*will be removed in version 2.0:PendingDeprecationWarning")
+def test_a_view_of_results_is_restored_by_its_address(folder):
+    found = results.Results(folder)
+    tab = Tab()
+    view = ResultsView(found, "?scale=linear&x=policy&only.eps_p=0.5", tab)
+    view.begin({"x": "policy", "only.eps_p": "0.5"})
+    assert view.scale.value == "linear"
+    assert "scale=linear" in tab.query
+    assert "x=policy" in tab.query
+    assert "only.eps_p=0.5" in tab.query

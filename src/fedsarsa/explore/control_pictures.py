@@ -99,8 +99,9 @@ class ValuePicture:
         self.figure.add_layout(ColorBar(color_mapper=self.mapper, width=10), "right")
         self.figure.add_tools(HoverTool(renderers=[drawn], tooltips=[("value", "@image{0.00}")]))
 
-    def show(self, values: xr.DataArray, across: str, up: str) -> None:
-        """Draw values (up, across)."""
+    def show(self, values: xr.DataArray, across: str, up: str, whose: str = "") -> None:
+        """Draw values (up, across); ``whose``, where every agent has its own."""
+        self.figure.title.text = f"Value of the best action{whose}, first run"
         x, y = values["across"].values, values["up"].values
         low, high = float(values.min()), float(values.max())
         self.mapper.update(low=low, high=high if high > low else low + 1.0)

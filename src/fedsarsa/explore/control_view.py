@@ -16,7 +16,7 @@ from fedsarsa.experiments.statistics import mean_and_margin
 from fedsarsa.explore import control_measurements, exports, page
 from fedsarsa.explore.control_measurements import LEAST, Episode, Learned
 from fedsarsa.explore.control_pictures import LatePicture, LearningPicture, ValuePicture, WorldPicture
-from fedsarsa.explore.control_values import Base, blamed, to_query
+from fedsarsa.explore.control_values import Base, blamed, whole_query
 from fedsarsa.explore.controls import (
     CONTROL_ALGORITHM,
     CONTROL_FLEET,
@@ -98,20 +98,21 @@ class ControlView(TrainingView):
             css_classes=["group"],
             margin=(8, 0),
         )
+        self.answers = page.pinned(
+            pn.Column(self.form.layout, self.downloads.layout),
+            (self.curve.figure, self.late.figure),
+            pn.Column(
+                choices,
+                page.grid(self.value.figure, *(one.figure for one in self.seats)),
+                stylesheets=[page.DARK],
+                sizing_mode="stretch_width",
+            ),
+        )
         self.layout = page.whole(
             session.head,
             self.words,
             self.busy.layout,
-            page.pinned(
-                pn.Column(self.form.layout, self.downloads.layout),
-                (self.curve.figure, self.late.figure),
-                pn.Column(
-                    choices,
-                    page.grid(self.value.figure, *(one.figure for one in self.seats)),
-                    stylesheets=[page.DARK],
-                    sizing_mode="stretch_width",
-                ),
-            ),
+            self.answers,
         )
 
     def changed(self, moving: bool) -> None:
@@ -164,10 +165,12 @@ class ControlView(TrainingView):
                 self.learned = result
                 self.curve.show(result)
                 self.late.show(result)
-                self.words.object = page.paragraph(sentence(result))
+                self.say(sentence(result))
                 self.busy.hide()
             case Played():
                 self._show_played(result)
+            case Exception() if self.learned is not None:  # what came after the training failed
+                self.say(sentence(self.learned), wrong=str(result))
             case Exception():
                 self.complain({blamed(str(result), self.form.values): str(result)})
 
@@ -182,7 +185,8 @@ class ControlView(TrainingView):
         self.across.param.update(options=list(names), value=across)
         self.up.param.update(options=list(names), value=up)
         self.choosing = False
-        self.value.show(played.values, across, up)
+        whose = f" of agent {(watched or [0])[0]}" if self.learned.apart else ""
+        self.value.show(played.values, across, up, whose)
         longest = max((len(one.states) for one in played.episodes), default=1)
         stride = math.ceil(longest / PICTURES)
         for place, seat in enumerate(self.seats):
@@ -193,7 +197,7 @@ class ControlView(TrainingView):
         """The query of an address that restores the settings and what is seen."""
         own = zip(OWN, (self.wanted.agents, self.wanted.plane), strict=True)
         seen = {key: "|".join(map(str, numbers)) for key, numbers in own if numbers is not None}
-        return to_query(self.form.values | seen)
+        return whole_query(self.base, self.form.values, self.controls, self.others | seen)
 
 
 def sentence(learned: Learned) -> str:
@@ -213,12 +217,13 @@ def sentence(learned: Learned) -> str:
     each = learned.late["mean"].values
     if len(each) > 1 and np.isfinite(each).all():
         best, worst = int(np.argmax(each)), int(np.argmin(each))
-        apart = learned.late["low"].values[best] > learned.late["high"].values[worst]
+        serves = "Policies of their own serve" if learned.apart else "One policy serves"
+        differ = learned.late["low"].values[best] > learned.late["high"].values[worst]
         said += (
-            f" One policy serves agent {best} best, with {each[best]:.4g}, "
+            f" {serves} agent {best} best, with {each[best]:.4g}, "
             f"and agent {worst} worst, with {each[worst]:.4g}."
-            if apart and known
-            else " Whom the policy serves best, the runs do not tell."
+            if differ and known
+            else f" {serves} all agents alike, as far as the runs tell."
         )
     return said
 
@@ -254,5 +259,6 @@ def _played(learned: Learned, wanted: Wanted) -> Played:
     known = wanted.plane is not None and max(wanted.plane) < len(look.dimensions(fleet[0]))
     plane = wanted.plane if wanted.plane is not None and known else look.plane
     agents = range(min(3, len(fleet))) if wanted.agents is None else wanted.agents
-    episodes = [control_measurements.play(learned, agent) for agent in agents if agent < len(fleet)]
-    return Played(plane, episodes, control_measurements.value_map(learned, *plane))
+    seen = [agent for agent in agents if agent < len(fleet)]
+    episodes = [control_measurements.play(learned, agent) for agent in seen]
+    return Played(plane, episodes, control_measurements.value_map(learned, *plane, agent=(seen or [0])[0]))

@@ -34,7 +34,7 @@ METHOD_END = """history = algo.train(fleet, {training})
 print(history.final.mean("run"))
 """
 CONTROL_END = """history = algo.train(fleet, {training})
-print(history.learning_curve(bins=50).mean(["run", "agent"]))
+print(history.learning_curve(bins=50).mean("agent").mean("run"))
 """
 END = """history = algo.train(fleet, {training})
 target = fs.theory.fixed_point(fleet[0], algo.features, algo.policy)

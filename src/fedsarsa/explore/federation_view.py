@@ -67,15 +67,16 @@ class FederationView(TrainingView):
             exports.FILES, lambda: self.trained and (self.trained, self.told.get(Predicted))
         )
         rest = (self.floor, self.points, self.returns, self.drift)
+        self.answers = page.pinned(
+            pn.Column(self.form.layout, self.downloads.layout),
+            (self.error.figure, self.gains.figure),
+            page.grid(*(one.figure for one in rest)),
+        )
         self.layout = page.whole(
             session.head,
             self.words,
             self.busy.layout,
-            page.pinned(
-                pn.Column(self.form.layout, self.downloads.layout),
-                (self.error.figure, self.gains.figure),
-                page.grid(*(one.figure for one in rest)),
-            ),
+            self.answers,
         )
 
     def forget(self) -> None:
@@ -92,7 +93,8 @@ class FederationView(TrainingView):
         folder = self.base.folder
         self.training.submit(partial(_trained, config, folder, deliver), deliver)
         self.theory.submit(
-            lambda stopped: in_process(theory_answers.answers, config, folder, stopped=stopped), deliver
+            lambda stopped: in_process(theory_answers.answers, config, folder, stopped=stopped),
+            lambda told: deliver(Unknown(Predicted, str(told)) if isinstance(told, Exception) else told),
         )
 
     def halt(self) -> None:
@@ -143,6 +145,8 @@ class FederationView(TrainingView):
             case Unknown(part, why):
                 self.unknown[part] = why
                 self.gains.predict(self.told.get(Gains), silent=part in (Gains, Predicted))
+            case Exception() if self.trained is not None:  # what came after the training failed
+                self.unknown[Exception] = str(result)
             case Exception():
                 self.complain({blamed(str(result), self.form.values): str(result)})
                 return
@@ -173,8 +177,11 @@ class FederationView(TrainingView):
             self.gains.show(*measured)
         said = sentences(self.trained, self.told.get(Predicted), measured, self.told.get(ByNumber))
         notes = self.told[Predicted].warnings if Predicted in self.told else ()
-        why = [f"No prediction: {reason}" for reason in self.unknown.values()]  # the first part says it all
-        self.words.object = page.paragraph(said, (*notes, *why[:1]))
+        after = [reason for part, reason in self.unknown.items() if part is Exception]
+        why = [f"No prediction: {reason}" for part, reason in self.unknown.items() if part is not Exception]
+        self.say(
+            said, (*notes, *why[:1], *after)
+        )  # what theory first says no to, it says no to for one reason
 
 
 def _trained(config: Any, folder: Any, deliver: Any, stopped: Stopped) -> Iterator[Any]:

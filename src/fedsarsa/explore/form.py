@@ -6,12 +6,13 @@ from typing import Any
 
 import panel as pn
 
-from fedsarsa.explore.control_values import Base, Values, only_shown, parsed, written
-from fedsarsa.explore.controls import Control, shown
+from fedsarsa.explore.control_values import Base, Values, parsed, places, with_given, written
+from fedsarsa.explore.controls import Control, Place, shown
 from fedsarsa.explore.page import ERROR
 
 Changed = Callable[[bool], None]  # told whether the hand still moves
 WIDTH = 280  # pixels of a control
+LARGEST = 2**53  # number that a browser holds
 
 
 class Form:
@@ -37,6 +38,8 @@ class Form:
             title: tuple(one for one in controls if one in there) for title, controls in groups.items()
         }
         self.values, self.changed = dict(values), changed
+        self.controls = tuple(one for controls in self.groups.values() for one in controls)
+        self._known: dict[Place, Any] = places(self.controls, values)  # also of controls that have gone
         self._widgets: dict[str, dict[str, Any]] = {}
         self._errors: dict[str, str] = {}
         self._columns = {title: pn.Column(sizing_mode="stretch_width") for title in self.groups}
@@ -61,18 +64,20 @@ class Form:
 
     def set(self, values: Mapping[str, Any]) -> None:
         """Give some controls other values, and say so once."""
-        self.values |= values
+        self._arrange(values)
         for title in self.groups:
             self._fill(title)
         self.changed(False)
 
+    def _arrange(self, given: Mapping[str, Any]) -> None:
+        """Take values; controls that come back with them have their numbers of before."""
+        self._known |= places(self.controls, self.values)
+        self.values = with_given(self.controls, self._known, self.values, dict(given))
+
     def _fill(self, title: str) -> None:
         """Make the widgets of the controls that are there now."""
-        controls = self.groups[title]
-        kept = {key: value for key, value in self.values.items() if key not in {one.key for one in controls}}
-        self.values = kept | only_shown(controls, self.values)
         self._widgets[title] = {}
-        for one in shown(controls, self.values):
+        for one in shown(self.groups[title], self.values):
             made = self._widgets[title][one.key] = widget(one, self.values[one.key])
             moves = dragging(made)
             made.param.watch(lambda event, one=one, moves=moves: self._take(one, event.new, moves), "value")
@@ -99,10 +104,12 @@ class Form:
             value = round(float(value), 10)  # 0.15000000000000002
         if self.values.get(control.key) == value and moving:
             return
-        self.values[control.key] = value
         if control.chooses_kind:
+            self._arrange({control.key: value})
             for title in self.groups:
                 self._fill(title)
+        else:
+            self.values[control.key] = value
         self.changed(moving)
 
 
@@ -114,7 +121,8 @@ def dragging(made: Any) -> bool:
 def widget(control: Control, value: Any) -> Any:
     """The widget of a control; values beyond a slider's ends move its ends."""
     common = {"name": control.label, "width": WIDTH, "margin": (4, 5)}
-    number = isinstance(value, int | float) and not isinstance(value, bool)
+    kinds = {type(one) for one in (*control.options, *(control.range or ())) if not isinstance(one, str)}
+    number = type(value) in kinds | {int} and abs(value) < LARGEST  # others wait for their error
     if isinstance(control.default, bool):
         return pn.widgets.Checkbox(value=bool(value), **common)
     if control.range is not None:

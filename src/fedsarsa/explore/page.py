@@ -56,6 +56,7 @@ PINNED = """
 :host > .first, :host > .second { position: sticky !important; top: 0; z-index: 2; background: #fff;
                                   width: auto !important; }
 :host > .rest { position: sticky !important; top: 312px; }
+:host(.stale) > :not(.controls) { opacity: 0.25; }
 @media (max-width: 1100px) {
   :host { grid-template: "controls first" auto "controls second" auto "controls rest" 1fr / 310px 1fr; }
   :host > .second, :host > .rest { position: static !important; }
@@ -139,6 +140,11 @@ def pinned(controls: Any, pictures: tuple[Any, Any], rest: Any = None) -> pn.Col
         rest.css_classes = ["rest", "mixed"]
         parts.append(rest)
     return pn.Column(*parts, stylesheets=[PINNED, DARK], css_classes=["mixed"], sizing_mode="stretch_width")
+
+
+def stale(answers: pn.Column, yes: bool) -> None:
+    """Show pictures of `pinned` pale, as they are of other settings than those on the controls, or not."""
+    answers.css_classes = ["mixed", "stale"] if yes else ["mixed"]
 
 
 def sides(left: Any, right: Any) -> pn.Column:

@@ -17,7 +17,7 @@ from bokeh.plotting import figure
 
 from fedsarsa._checks import Floats
 from fedsarsa.algorithm import FedSARSA
-from fedsarsa.explore.measurements import Bars, Trained
+from fedsarsa.explore.measurements import SETTLED, Bars, Trained
 from fedsarsa.explore.page import BLUE, GREEN, GREY, ORANGE, RED, SKY
 from fedsarsa.explore.theory_answers import Gains, Points, Predicted, plane
 
@@ -159,7 +159,7 @@ class FloorPicture:
 
     def show(self, trained: Trained | None, predicted: Predicted | None) -> None:
         """Draw the parts that are known."""
-        known = trained is not None and trained.point is not None
+        known = trained is not None and trained.point is not None and trained.trend == SETTLED
         measured = trained.floor() if trained is not None and known else {"bias": 0.0, "noise": 0.0}
         expected = (0.0, 0.0) if predicted is None else (predicted.bias, predicted.floor - predicted.bias)
         self.source.data = {

@@ -14,12 +14,14 @@ from fedsarsa._checks import positive
 from fedsarsa.experiments.config import Config
 from fedsarsa.explore import measurements, page, plans, theory_answers
 from fedsarsa.explore.control_values import (
+    FILE,
     Base,
     SettingsError,
     blamed,
     config_of,
+    foreign,
     from_query,
-    to_query,
+    whole_query,
 )
 from fedsarsa.explore.controls import ALGORITHM, FLEET, TARGET
 from fedsarsa.explore.form import Form
@@ -32,6 +34,7 @@ from fedsarsa.explore.theory_answers import Predicted, Unknown
 
 CHOSEN = ("algorithm.step_size", "algorithm.sync_every")  # by the plan
 FEATURES = tuple(one for one in ALGORITHM if not one.key.startswith(CHOSEN))
+AGENTS = "fleet.agents"
 GROUPS = {"Target": (TARGET,), "Fleet": FLEET, "Algorithm": FEATURES}
 CONTROLS = tuple(control for group in GROUPS.values() for control in group)
 
@@ -71,6 +74,7 @@ class PlanView:
     def __init__(self, base: Base, query: str, session: Session) -> None:
         self.base, self.session = base, session
         values, self.address_errors = from_query(query, base, CONTROLS)
+        self.others = foreign(query, CONTROLS)
         self.form = Form(base, GROUPS, values, self.changed)
         self.words = page.text()
         self.go = pn.widgets.Button(name="Plan", button_type="primary", width=100)
@@ -102,11 +106,12 @@ class PlanView:
         self.halt()
         self.found, self.train.disabled = None, True
         if self.config() is not None:
-            self.session.address(to_query(self.form.values))
+            self.session.address(whole_query(self.base, self.form.values, CONTROLS, self.others))
 
     def config(self) -> Config | None:
         """The configuration of the controls; None where a value is wrong, which is shown beside it."""
-        errors, self.address_errors = self.address_errors, {}
+        errors = dict(self.address_errors)
+        self.address_errors = {key: said for key, said in errors.items() if key == FILE}
         values = dict(self.form.values)
         try:
             positive("target", values.pop(TARGET.key))
@@ -135,7 +140,14 @@ class PlanView:
             return
         values = {key: value for key, value in self.form.values.items() if key != TARGET.key}
         values = {key: value for key, value in values.items() if not key.startswith(CHOSEN)}
-        config = config_of(self.base, values | self.found.values())
+        found = self.found.values()
+        if self.found.agents == self.found.fleet:  # also worlds of a file, which are as many as they are
+            found = {key: value for key, value in found.items() if key != AGENTS or key in values}
+        try:
+            config = config_of(self.base, values | found)
+        except SettingsError as wrong:
+            self.words.object = page.paragraph(self.found.sentence(), wrong=str(wrong))
+            return
         self._busy(self.found.sentence())
         self._submit(partial(_beside, config, self.base.folder))
 

@@ -15,6 +15,7 @@ from fedsarsa.explore.results import Outcome, Results, SweepResults
 from fedsarsa.explore.session import Session
 
 ROW, MOST = 25, 400  # pixels of a row of the table, and of the table at most
+SCALES = ("log", "linear")
 LOOK_SECONDS = 2  # between two looks at whether the folder has grown
 TABLE = """
 :host { width: 100%; overflow-x: auto; }
@@ -41,7 +42,8 @@ class ResultsView:
         self.x = pn.widgets.Select(name="along")
         self.colour = pn.widgets.Select(name="colour by")
         self.filters = pn.Column()
-        self.scale = pn.widgets.Select(name="scale", options=["log", "linear"], value="log")
+        scale = given.get("scale") if given.get("scale") in SCALES else SCALES[0]
+        self.scale = pn.widgets.Select(name="scale", options=list(SCALES), value=scale)
         figures = ["", *results.figures()]
         shown = given.get("figure") if given.get("figure") in figures else ""
         self.figure = pn.widgets.Select(name="figure", options=figures, value=shown, visible=len(figures) > 1)
@@ -135,8 +137,8 @@ class ResultsView:
         if self.choosing:
             return
         self.seen = self.results.stamp()
-        self.claims.object = claims(self.results.claims(), self.results.figures())
         if self.sweep.value is None:
+            self.claims.object = claims(self.results.claims(), self.results.figures(), {})
             self.words.object = page.paragraph("No sweep has begun yet.")
             return
         sweep, every = self.chosen, self.chosen.outcomes()
@@ -160,7 +162,9 @@ class ResultsView:
         self._list(sweep, outcomes)
         kept = {f"only.{name}": "|".join(values) for name, values in only.items()}
         kept |= {"cells": "|".join(str(one.cell.number) for one in compared)} if compared else {}
-        self.session.address(_query(self, kept))
+        state = _state(self, kept)
+        self.claims.object = claims(self.results.claims(), self.results.figures(), state)
+        self.session.address("?" + urlencode(state))
 
     def compare(self) -> None:
         """Draw the cells that are chosen in the table alone, where they are two or more."""
@@ -222,21 +226,21 @@ def difference(sweep: SweepResults, outcomes: list[Outcome]) -> str:
     return "<h3>Compared</h3>" + html_table(["cell", first.name, "less the first"], rows)
 
 
-def claims(rows: list[dict[str, str]], figures: dict[str, Any]) -> str:
-    """Claims with verdicts; figures are links to themselves in this view."""
+def claims(rows: list[dict[str, str]], figures: dict[str, Any], state: dict[str, str]) -> str:
+    """Claims with verdicts; figures are links to themselves in this view, whose ``state`` they keep."""
     if not rows:
         return ""
     made = []
     for row in rows:
         interval = f" [{float(row['low']):.3g}, {float(row['high']):.3g}]" if row["low"] else ""
-        figure = escape(row["figure"])
+        figure, link = escape(row["figure"]), escape(urlencode(state | {"figure": row["figure"]}))
         made.append(
             [
                 f"{escape(row['claim'])}<br><small>{escape(row['where'])}</small>",
                 escape(row["quantity"]),
                 f"{float(row['value']):.3g}{interval}",
                 f'<span class="{CLASSES.get(row["verdict"], "open")}">{escape(row["verdict"])}</span>',
-                f'<a href="results?figure={figure}">{figure}</a>' if row["figure"] in figures else "",
+                f'<a href="results?{link}">{figure}</a>' if row["figure"] in figures else "",
             ]
         )
     return "<h3>Claims</h3>" + html_table(["claim", "tested by", "measured", "verdict", "figure"], made)
@@ -267,7 +271,8 @@ def _kept(settings: dict[str, str], only: dict[str, list[str]]) -> bool:
     return all(settings[name] in values for name, values in only.items())
 
 
-def _query(view: ResultsView, more: dict[str, str]) -> str:
+def _state(view: ResultsView, more: dict[str, str]) -> dict[str, str]:
+    """What the address of a view holds."""
     known = {"sweep": view.sweep.value, "x": view.x.value, "colour": view.colour.value}
-    known |= {"figure": view.figure.value} if view.figure.value else {}
-    return "?" + urlencode(known | more)
+    known |= {"scale": view.scale.value} | ({"figure": view.figure.value} if view.figure.value else {})
+    return known | more

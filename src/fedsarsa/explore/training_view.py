@@ -7,7 +7,16 @@ from typing import Any
 
 from fedsarsa.experiments.config import Config
 from fedsarsa.explore import page
-from fedsarsa.explore.control_values import Base, SettingsError, config_of, content_of, from_query, to_query
+from fedsarsa.explore.control_values import (
+    FILE,
+    Base,
+    SettingsError,
+    config_of,
+    content_of,
+    foreign,
+    from_query,
+    whole_query,
+)
 from fedsarsa.explore.controls import Control
 from fedsarsa.explore.downloads import Downloads
 from fedsarsa.explore.form import Form
@@ -18,16 +27,19 @@ from fedsarsa.explore.session import Session
 class TrainingView(ABC):
     """Controls, and a training with their values that the next change replaces.
 
-    A subclass has ``downloads`` and a layout, and draws what `train` and `sketch` deliver in `show`.
+    A subclass has ``downloads``, ``answers`` (of `page.pinned`) and a layout, and draws what `train` and
+    `sketch` deliver in `show`.
     """
 
     downloads: Downloads
+    answers: Any
 
     def __init__(
         self, base: Base, query: str, session: Session, groups: Mapping[str, tuple[Control, ...]]
     ) -> None:
         self.base, self.session = base, session
         controls = tuple(control for group in groups.values() for control in group)
+        self.controls, self.others = controls, foreign(query, controls)
         values, self.address_errors = from_query(query, base, controls)
         self.form = Form(base, groups, values, lambda moving: session.at_once(partial(self.changed, moving)))
         self.words, self.busy = page.text(), page.Busy(self.halt)
@@ -53,7 +65,8 @@ class TrainingView(ABC):
         """Draw what was found, unless another training has taken its place."""
 
     def changed(self, moving: bool) -> None:
-        """Take what controls say."""
+        """Take what controls say; what was wrong with the address is past."""
+        self.address_errors = {key: said for key, said in self.address_errors.items() if key == FILE}
         self.compute(moving)
 
     def compute(self, moving: bool) -> None:
@@ -63,12 +76,14 @@ class TrainingView(ABC):
         """
         still, self.moving = moving and self.moving, moving
         try:
+            if FILE in self.address_errors:
+                raise SettingsError({FILE: self.address_errors[FILE]})
             config = config_of(self.base, self.form.values)
         except SettingsError as wrong:
-            self.halt()
-            self.complain(wrong.errors | self.address_errors)
+            self.complain(wrong.errors)
             return
-        self.form.show_errors({})
+        self.form.show_errors(self.address_errors)
+        page.stale(self.answers, False)
         self.forget()
         self.turn += not still
         deliver = partial(self.deliver, self.turn)
@@ -78,13 +93,10 @@ class TrainingView(ABC):
         self.session.address(self.query())
         self.downloads.refresh(content_of(self.base, self.form.values))
         self.train(config, deliver)
-        if self.address_errors:
-            self.complain(self.address_errors)
-            self.address_errors = {}
 
     def query(self) -> str:
         """The query of an address that restores the view."""
-        return to_query(self.form.values)
+        return whole_query(self.base, self.form.values, self.controls, self.others)
 
     def halt(self) -> None:
         """Stop what is computed; what is drawn stays."""
@@ -96,10 +108,16 @@ class TrainingView(ABC):
         """Take a result from a computation's thread to the page."""
         self.session.later(partial(self.show, result, turn))
 
+    def say(self, words: str, notes: tuple[str, ...] = (), wrong: str = "") -> None:
+        """Say something on top, and what is wrong with the address as long as that is what is shown."""
+        told = {FILE, *self.form.values}
+        rest = [message for key, message in self.address_errors.items() if key not in told]
+        self.words.object = page.paragraph(words, notes, "; ".join(filter(None, [wrong, *rest])))
+
     def complain(self, errors: dict[str, str]) -> None:
-        """Show errors beside their controls, the others on top."""
-        self.busy.hide()
-        self.form.show_errors(errors)
-        rest = [message for key, message in errors.items() if key not in self.form.values]
-        if rest:
-            self.words.object = page.paragraph("", wrong=" ".join(rest))
+        """Show errors beside their controls and on top; pictures, which are of other settings, in grey."""
+        self.halt()
+        self.forget()
+        self.form.show_errors(self.address_errors | errors)
+        page.stale(self.answers, True)
+        self.say("", wrong=f"These settings cannot be trained: {'; '.join(errors.values())}")
