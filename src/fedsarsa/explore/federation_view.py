@@ -172,7 +172,7 @@ class FederationView(TrainingView):
             measured = measurements.errors_alone(self.apart.local, own), self.trained.errors_to(own)
             self.gains.show(*measured)
         said = sentences(self.trained, self.told.get(Predicted), measured, self.told.get(ByNumber))
-        notes = self.told[Predicted].warnings if Predicted in self.told else ()
+        notes = self.trained.remarks + (self.told[Predicted].warnings if Predicted in self.told else ())
         why = tuple(
             dict.fromkeys(
                 reason if part is Exception else f"No prediction: {reason}"
