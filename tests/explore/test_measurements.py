@@ -211,6 +211,19 @@ def test_points_are_not_those_of_sarsa_where_agents_settle_elsewhere(change):
     )
 
 
+@pytest.mark.filterwarnings("ignore:Personal. every agent listens to itself:RuntimeWarning")
+def test_what_training_warns_of_is_said():
+    found = measurements.train(config(SMALL + "&fleet.discount=0.95&algorithm.server.kind=personal"))
+    said = measurements.remarks(found.fleet, found.algo, found.history)
+    assert (
+        "Here rewards count over 20 steps, and values take long to travel so far: try a step size of"
+        in said[1]
+    )
+    assert said[-1].startswith("Every agent listens to itself alone after 200 rounds")
+    fine = measurements.train(config("training.steps=10&training.runs=1&fleet.agents=1"))
+    assert fine.remarks == ()
+
+
 def bars(*means):
     means = np.array(means)
     return measurements.Bars(means, means - 0.1, means + 0.1)

@@ -13,7 +13,7 @@ import xarray as xr
 
 from fedsarsa.experiments.config import Config
 from fedsarsa.experiments.statistics import mean_and_margin
-from fedsarsa.explore import control_measurements, exports, page
+from fedsarsa.explore import control_measurements, exports, measurements, page
 from fedsarsa.explore.control_measurements import LEAST, Episode, Learned
 from fedsarsa.explore.control_pictures import LatePicture, LearningPicture, ValuePicture, WorldPicture
 from fedsarsa.explore.control_values import Base, blamed, whole_query
@@ -165,7 +165,7 @@ class ControlView(TrainingView):
                 self.learned = result
                 self.curve.show(result)
                 self.late.show(result)
-                self.say(sentence(result))
+                self.say(sentence(result), measurements.remarks(result.fleet, result.algo, result.history))
                 self.busy.hide()
             case Played():
                 self._show_played(result)

@@ -176,12 +176,11 @@ class FederationView(TrainingView):
             measured = measurements.errors_alone(self.apart.local, own), self.trained.errors_to(own)
             self.gains.show(*measured)
         said = sentences(self.trained, self.told.get(Predicted), measured, self.told.get(ByNumber))
-        notes = self.told[Predicted].warnings if Predicted in self.told else ()
+        notes = self.trained.remarks + (self.told[Predicted].warnings if Predicted in self.told else ())
         after = [reason for part, reason in self.unknown.items() if part is Exception]
+        # Where theory is silent about one part, it is about the next ones, in similar words.
         why = [f"No prediction: {reason}" for part, reason in self.unknown.items() if part is not Exception]
-        self.say(
-            said, (*notes, *why[:1], *after)
-        )  # what theory first says no to, it says no to for one reason
+        self.say(said, (*notes, *why[:1], *after))
 
 
 def _trained(config: Any, folder: Any, deliver: Any, stopped: Stopped) -> Iterator[Any]:

@@ -19,7 +19,9 @@ from fedsarsa.experiments.method_sections import ours
 from fedsarsa.experiments.references import reference
 from fedsarsa.experiments.statistics import TAIL, mean_and_margin, squared_distance
 from fedsarsa.explore.jobs import Stopped, StoppedError
+from fedsarsa.federation import published_setting
 from fedsarsa.federation.history import History
+from fedsarsa.federation.problem import AnyFleet
 from fedsarsa.learning.policies import improvement
 from fedsarsa.methods import Method
 from fedsarsa.worlds.fleet import Fleet
@@ -102,6 +104,11 @@ class Trained:
             return FALLING if change < 0 else RISING
         return SETTLED if margin <= MOST_DOUBT * level else UNKNOWN
 
+    @cached_property
+    def remarks(self) -> tuple[str, ...]:
+        """What the training warned of."""
+        return remarks(self.fleet, self.algo, self.history)
+
     def floor(self) -> dict[str, float]:
         """The mean error in the last quarter, split into ``bias`` and ``noise``.
 
@@ -155,6 +162,19 @@ def train(
     if stopped():
         raise StoppedError
     return Trained(fleet, algo, history, parameters, reference(config, folder))
+
+
+def remarks(fleet: AnyFleet, algo: FedSARSA | Method, history: History) -> tuple[str, ...]:
+    """What training warns of: published numbers that do not fit, mixtures that never came about."""
+    if not isinstance(algo, FedSARSA):
+        return ()
+    problem = algo.problem(fleet, history.settings["steps"], 1, 0)
+    said = published_setting.remarks(problem)
+    if "weights" in history.data:
+        rounds = history.settings["steps"] // (algo.sync_every or math.inf)
+        left = {"weights": history.weights.isel(t=-1).values, "rounds": np.array([int(rounds)])}
+        said += [one for one in [algo.rule.remark(left)] if one is not None]
+    return tuple(one[0].upper() + one[1:] + "." for one in said)
 
 
 def learned(history: History) -> xr.DataArray:
