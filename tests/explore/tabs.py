@@ -9,7 +9,8 @@ class Tab(Session):
     """A session whose page nobody sees: what is to be done later is done by `work`."""
 
     def __init__(self):
-        self.head, self.query, self.ends, self.first, self.waiting = None, "", [], [], []
+        self.head, self.query = None, ""
+        self.ends, self.first, self.waiting, self.later_on = [], [], [], []
 
     def at_first(self, work):
         """Do it when the tab is opened."""
@@ -22,6 +23,10 @@ class Tab(Session):
     def at_once(self, work):
         """Do it."""
         work()
+
+    def after(self, seconds, work):
+        """Do it when the test says so."""
+        self.later_on.append(work)
 
     def every(self, seconds, work):
         """Never."""

@@ -138,3 +138,30 @@ def test_kinds_that_come_back_have_their_numbers_of_before(open_view):
         form._widgets[next(t for t, c in form.groups.items() if key in [o.key for o in c])][key].value = own
         assert form.values == before
     assert form.values["fleet.agents"] == 3
+
+
+def test_what_takes_its_time_is_said_and_stopped_and_begun_again(open_view):
+    view = open_view(FederationView)
+    assert not view.busy.layout.visible
+    view.tab.later_on.pop()()  # a while later
+    assert view.busy.layout.visible
+    assert "Training." in view.busy._words.object
+    wait(view.tab, lambda: view.trained is not None and len(view.pending) < 2)
+    view.stop()
+    assert "Stopped." in view.busy._words.object
+    view.busy._button.clicks += 1  # start again
+    assert view.busy._button.name == "Start again"
+    assert len(view.pending) == 2
+    wait(view.tab, lambda: not view.pending)
+    assert not view.busy.layout.visible
+    view.tab.later_on.pop()()
+    assert not view.busy.layout.visible
+
+
+def test_a_plan_that_is_stopped_says_so(open_view):
+    view = open_view(PlanView, SMALL.partition("&training")[0])
+    view.plan()
+    assert "Planning" in view.busy._words.object
+    view.stop()
+    assert "Stopped." in view.busy._words.object
+    assert "Planning" not in view.words.object

@@ -29,7 +29,7 @@ from fedsarsa.explore.downloads import Downloads
 from fedsarsa.explore.drawn_worlds import LOOKS
 from fedsarsa.explore.jobs import Deliver, Progress, Stopped, reporter
 from fedsarsa.explore.session import Session
-from fedsarsa.explore.training_view import TrainingView
+from fedsarsa.explore.training_view import TRAINING_WORDS, TrainingView
 
 GROUPS = main_first({"Fleet": CONTROL_FLEET, "Algorithm": CONTROL_ALGORITHM, "Training": TRAINING})
 CONTROLS = tuple(control for group in GROUPS.values() for control in group)
@@ -135,7 +135,7 @@ class ControlView(TrainingView):
 
     def train(self, config: Config, deliver: Deliver) -> None:
         """Train, then play."""
-        self.busy.show(0.0)
+        self.pending = [TRAINING_WORDS]
         self.training.submit(partial(_learned, config, self.base.folder, self.wanted, deliver), deliver)
 
     def choose(self) -> None:
@@ -157,7 +157,7 @@ class ControlView(TrainingView):
             return
         match result:
             case Progress(share):
-                self.busy.show(share)
+                self.busy.show("Training.", share)
             case Sketched(learned):
                 self.curve.show(learned)
                 self.late.show(learned)
@@ -166,7 +166,7 @@ class ControlView(TrainingView):
                 self.curve.show(result)
                 self.late.show(result)
                 self.say(sentence(result), measurements.remarks(result.fleet, result.algo, result.history))
-                self.busy.hide()
+                self.done(TRAINING_WORDS)
             case Played():
                 self._show_played(result)
             case Exception() if self.learned is not None:  # what came after the training failed

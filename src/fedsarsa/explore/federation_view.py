@@ -14,7 +14,7 @@ from fedsarsa.explore import exports, measurements, page, theory_answers
 from fedsarsa.explore.control_values import Base, blamed
 from fedsarsa.explore.controls import ALGORITHM, FLEET, METHODS, TRAINING, main_first
 from fedsarsa.explore.downloads import Downloads
-from fedsarsa.explore.jobs import Deliver, Latest, Progress, Stopped, in_process, reporter
+from fedsarsa.explore.jobs import Deliver, Latest, Progress, Stopped, StoppedError, in_process, reporter
 from fedsarsa.explore.measurements import Trained
 from fedsarsa.explore.pictures import (
     DriftPicture,
@@ -27,10 +27,11 @@ from fedsarsa.explore.pictures import (
 from fedsarsa.explore.sentence import sentences
 from fedsarsa.explore.session import Session
 from fedsarsa.explore.theory_answers import ByNumber, Gains, Points, Predicted, Unknown
-from fedsarsa.explore.training_view import TrainingView
+from fedsarsa.explore.training_view import TRAINING_WORDS, TrainingView
 
 GROUPS = main_first({"Fleet": FLEET, "Algorithm": (METHODS, *ALGORITHM), "Training": TRAINING})
 CONTROLS = tuple(control for group in GROUPS.values() for control in group)
+THEORY_WORDS = "Theory is being asked about these settings."
 DRAGGED_RUNS = 2  # while the hand moves
 
 
@@ -39,6 +40,11 @@ class Sketched:
     """A training with few runs, to draw while the hand moves."""
 
     trained: Trained
+
+
+@dataclass(frozen=True)
+class Answered:
+    """Theory has said all that it can."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,11 +97,9 @@ class FederationView(TrainingView):
     def train(self, config: Config, deliver: Deliver) -> None:
         """Train and predict."""
         folder = self.base.folder
+        self.pending = [TRAINING_WORDS, THEORY_WORDS]
         self.training.submit(partial(_trained, config, folder, deliver), deliver)
-        self.theory.submit(
-            lambda stopped: in_process(theory_answers.answers, config, folder, stopped=stopped),
-            lambda told: deliver(Unknown(Predicted, str(told)) if isinstance(told, Exception) else told),
-        )
+        self.theory.submit(partial(_answers, config, folder), deliver)
 
     def halt(self) -> None:
         """Stop all computations; what is drawn stays."""
@@ -117,7 +121,10 @@ class FederationView(TrainingView):
             return
         match result:
             case Progress(share):
-                self.busy.show(share)
+                self.busy.show("Training.", share)
+                return
+            case Answered():
+                self.done(THEORY_WORDS)
                 return
             case Sketched(trained):
                 self._clear()
@@ -128,7 +135,7 @@ class FederationView(TrainingView):
                 self.trained = result
                 self._clear()
                 self.error.show(result)
-                self.busy.hide()
+                self.done(TRAINING_WORDS)
                 self.session.later(partial(self._show_rest, result, turn))
                 return
             case Apart():
@@ -186,6 +193,17 @@ class FederationView(TrainingView):
 def _trained(config: Any, folder: Any, deliver: Any, stopped: Stopped) -> Iterator[Any]:
     """A training."""
     yield measurements.train(config, folder, stopped, reporter(deliver))
+
+
+def _answers(config: Any, folder: Any, stopped: Stopped) -> Iterator[Any]:
+    """What theory says, from a process of its own."""
+    try:
+        yield from in_process(theory_answers.answers, config, folder, stopped=stopped)
+    except StoppedError:
+        raise
+    except Exception as error:  # whatever it is, the training is worth seeing without it
+        yield Unknown(Predicted, str(error))
+    yield Answered()
 
 
 def _apart(trained: Trained, stopped: Stopped) -> Iterator[Any]:

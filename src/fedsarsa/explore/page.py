@@ -66,25 +66,48 @@ PINNED = """
 }
 """
 LOW = "@media (max-width: 720px) { :host { height: 230px !important; } }"  # leaves room for controls
+CORNER = """
+:host { position: fixed !important; right: 12px; bottom: 12px; width: min(420px, calc(100% - 24px));
+        z-index: 9; padding: 8px; background: #fff; border: 1px solid #bbb; border-radius: 4px; }
+"""
 ERROR = ":host { color: #9c1f00; font-size: 0.85rem; overflow-wrap: anywhere; }"
 
 
 class Busy:
-    """How far a computation is, and a button that stops it."""
+    """What is computed and how far it is, with a button that stops it, and then starts it again.
 
-    def __init__(self, stop: Callable[[], None]) -> None:
-        self._bar = pn.indicators.Progress(value=0, max=100, sizing_mode="stretch_width")
-        self._stop = pn.widgets.Button(name="Stop", width=80)
-        self._stop.on_click(lambda _: stop())
-        self.layout = pn.Row(self._bar, self._stop, visible=False, sizing_mode="stretch_width")
+    It lies over a corner of the window: nothing else moves when it comes and goes.
+    """
 
-    def show(self, share: float) -> None:
-        """Say what share is done."""
-        self._bar.value, self.layout.visible = round(100 * share), True
+    def __init__(self, stop: Callable[[], None], again: Callable[[], None]) -> None:
+        self._do = {"Stop": stop, "Start again": again}
+        self._words = pn.pane.HTML("", margin=(0, 5))
+        self._bar = pn.indicators.Progress(value=-1, max=100, height=14, sizing_mode="stretch_width")
+        self._button = pn.widgets.Button(name="Stop", width=100)
+        self._button.on_click(lambda _: self._do[self._button.name]())
+        self.layout = pn.Column(
+            self._words,
+            pn.Row(self._bar, self._button, sizing_mode="stretch_width"),
+            stylesheets=[CORNER],
+            visible=False,
+        )
+
+    def show(self, words: str, share: float | None = None) -> None:
+        """Say what is computed and what share of it is done, where that is known."""
+        self._say(words, "Stop")
+        self._bar.param.update(value=-1 if share is None else round(100 * share), active=True, visible=True)
+
+    def stopped(self) -> None:
+        """Say that it was stopped."""
+        self._say("Stopped.", "Start again")
+        self._bar.visible = False
 
     def hide(self) -> None:
         """Nothing is under way."""
         self.layout.visible = False
+
+    def _say(self, words: str, button: str) -> None:
+        self._words.object, self._button.name, self.layout.visible = escape(words), button, True
 
 
 def navigation(views: Iterable[str], current: str, query: str) -> str:

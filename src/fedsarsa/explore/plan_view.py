@@ -25,7 +25,7 @@ from fedsarsa.explore.control_values import (
 )
 from fedsarsa.explore.controls import ALGORITHM, FLEET, TARGET
 from fedsarsa.explore.form import Form
-from fedsarsa.explore.jobs import Latest, Stopped, Work, in_process
+from fedsarsa.explore.jobs import Deliver, Latest, Progress, Stopped, Work, in_process, reporter
 from fedsarsa.explore.measurements import Trained
 from fedsarsa.explore.pictures import ErrorPicture, blank_log, finish, limit
 from fedsarsa.explore.plans import Planned
@@ -79,11 +79,10 @@ class PlanView:
         self.words = page.text()
         self.go = pn.widgets.Button(name="Plan", button_type="primary", width=100)
         self.train = pn.widgets.Button(name="Train this", width=100, disabled=True)
-        self.stop = pn.widgets.Button(name="Stop", width=80, disabled=True)
-        self.busy = pn.indicators.LoadingSpinner(value=False, size=24)
+        self.busy = page.Busy(self.stop, lambda: self.again())
+        self.again = self.plan  # what was begun last
         self.go.on_click(lambda _: self.plan())
         self.train.on_click(lambda _: self.run())
-        self.stop.on_click(lambda _: self.halt())
         self.choices, self.error = ChoicesPicture(), ErrorPicture()
         self.found: Planned | None = None
         self.turn = 0
@@ -93,8 +92,9 @@ class PlanView:
         self.layout = page.whole(
             session.head,
             self.words,
+            self.busy.layout,
             page.pinned(
-                pn.Column(pn.Row(self.go, self.train, self.stop, self.busy), self.form.layout),
+                pn.Column(pn.Row(self.go, self.train), self.form.layout),
                 (self.choices.figure, self.error.figure),
             ),
         )
@@ -131,7 +131,8 @@ class PlanView:
         if config is None:
             return
         target, folder = float(self.form.values[TARGET.key]), self.base.folder
-        self._busy("Planning: settings are compared to first order, then predicted in full.")
+        self.again = self.plan
+        self._begin("Planning: settings are compared to first order, then predicted in full.")
         self._submit(lambda stopped: in_process(plans.plan, config, folder, target, stopped=stopped))
 
     def run(self) -> None:
@@ -148,14 +149,19 @@ class PlanView:
         except SettingsError as wrong:
             self.words.object = page.paragraph(self.found.sentence(), wrong=str(wrong))
             return
-        self._busy(self.found.sentence())
-        self._submit(partial(_beside, config, self.base.folder))
+        self.again = self.run
+        self.words.object = page.paragraph(self.found.sentence())
+        self._begin("Training the plan.")
+        self._submit(partial(_beside, config, self.base.folder, self._deliver(self.turn + 1)))
 
     def _submit(self, work: Work) -> None:
         """Do work in the place of what is under way; what that still finds is not shown."""
         self.turn += 1
-        turn = self.turn
-        self.work.submit(work, lambda result: self.session.later(partial(self.show, result, turn)))
+        self.work.submit(work, self._deliver(self.turn))
+
+    def _deliver(self, turn: int) -> Deliver:
+        """What takes results from a computation's thread to the page."""
+        return lambda result: self.session.later(partial(self.show, result, turn))
 
     def halt(self) -> None:
         """Stop what is under way."""
@@ -163,11 +169,19 @@ class PlanView:
         self.work.stop()
         self._done()
 
+    def stop(self) -> None:
+        """Stop what is under way, and say so."""
+        self.halt()
+        self.words.object = page.paragraph("" if self.found is None else self.found.sentence())
+        self.busy.stopped()
+
     def show(self, result: Any, turn: int) -> None:
         """Draw what a computation found, unless another has taken its place."""
         if turn != self.turn:
             return
         match result:
+            case Progress(share):
+                self.busy.show("Training the plan.", share)
             case Planned():
                 self.found = result
                 self.choices.show(result)
@@ -191,18 +205,19 @@ class PlanView:
                 self.words.object = page.paragraph("", wrong="" if key else str(result))
                 self._done()
 
-    def _busy(self, words: str) -> None:
-        self.words.object = page.paragraph(words)
-        self.busy.value, self.stop.disabled, self.train.disabled = True, False, True
+    def _begin(self, words: str) -> None:
+        self.busy.show(words)
+        self.train.disabled = True
 
     def _done(self) -> None:
-        self.busy.value, self.stop.disabled, self.train.disabled = False, True, self.found is None
+        self.busy.hide()
+        self.train.disabled = self.found is None
 
 
-def _beside(config: Config, folder: Path, stopped: Stopped) -> Iterator[Any]:
+def _beside(config: Config, folder: Path, deliver: Deliver, stopped: Stopped) -> Iterator[Any]:
     """The prediction of a plan, then its training."""
     for answer in in_process(theory_answers.answers, config, folder, stopped=stopped):
         if isinstance(answer, Predicted | Unknown):
             yield answer
             break
-    yield measurements.train(config, folder, stopped)
+    yield measurements.train(config, folder, stopped, reporter(deliver))

@@ -23,6 +23,9 @@ from fedsarsa.explore.form import Form
 from fedsarsa.explore.jobs import Deliver, Latest
 from fedsarsa.explore.session import Session
 
+PATIENCE = 1.5  # seconds that a computation may take before the page says what is under way
+TRAINING_WORDS = "Training. Kernels that are new to this machine are compiled first, in up to a minute."
+
 
 class TrainingView(ABC):
     """Controls, and a training with their values that the next change replaces.
@@ -42,7 +45,9 @@ class TrainingView(ABC):
         self.controls, self.others = controls, foreign(query, controls)
         values, self.address_errors = from_query(query, base, controls)
         self.form = Form(base, groups, values, lambda moving: session.at_once(partial(self.changed, moving)))
-        self.words, self.busy = page.text(), page.Busy(self.halt)
+        self.words = page.text()
+        self.busy = page.Busy(self.stop, lambda: session.at_once(partial(self.compute, False)))
+        self.pending: list[str] = []  # what is under way, in words
         self.turn, self.moving = 0, False
         self.training = Latest()
         session.at_end(self.training.close)
@@ -87,12 +92,29 @@ class TrainingView(ABC):
         self.forget()
         self.turn += not still
         deliver = partial(self.deliver, self.turn)
+        self.pending = []
+        self.busy.hide()
         if moving:
             self.sketch(config, deliver, still)
             return
         self.session.address(self.query())
         self.downloads.refresh(content_of(self.base, self.form.values))
         self.train(config, deliver)
+        self.session.after(PATIENCE, partial(self.tell, self.turn))
+
+    def tell(self, turn: int) -> None:
+        """Say what is under way, if it takes its time."""
+        if turn == self.turn and self.pending:
+            self.busy.show(self.pending[0])
+
+    def done(self, what: str) -> None:
+        """Say that something is no longer under way, and what still is."""
+        if what in self.pending:
+            self.pending.remove(what)
+        if not self.pending:
+            self.busy.hide()
+        elif self.busy.layout.visible:
+            self.busy.show(self.pending[0])
 
     def query(self) -> str:
         """The query of an address that restores the view."""
@@ -102,7 +124,13 @@ class TrainingView(ABC):
         """Stop what is computed; what is drawn stays."""
         self.turn += 1
         self.training.stop()
+        self.pending = []
         self.busy.hide()
+
+    def stop(self) -> None:
+        """Stop what is computed, and say so."""
+        self.halt()
+        self.busy.stopped()
 
     def deliver(self, turn: int, result: Any) -> None:
         """Take a result from a computation's thread to the page."""
