@@ -1,5 +1,6 @@
 """A folder of results: its cells as they come, and the claims of a reproduction."""
 
+import csv
 import shutil
 from contextlib import suppress
 from pathlib import Path
@@ -12,7 +13,7 @@ from fedsarsa.experiments import grid, sweep
 from fedsarsa.experiments.leaderboard import tables
 from fedsarsa.experiments.leaderboard.entries import CONTROL, SAMPLES
 from fedsarsa.experiments.statistics import Estimate
-from fedsarsa.explore import leaderboard_view, opening, results, results_pictures
+from fedsarsa.explore import leaderboard_view, opening, results, results_exports, results_pictures
 from fedsarsa.explore.results_view import ResultsView, claims, difference, table
 from tests.explore.tabs import Tab
 
@@ -108,6 +109,28 @@ def test_compared_cells_all_look_different(folder):
     apart = results_pictures.looks(inside, every[:3], "policy", compared=True)
     assert len({one.colour for one in apart.values()}) == 3
     assert [one.label for one in apart.values()][1] == "eps_p = 0, policy = greedy"
+
+
+def test_files_hold_the_numbers_of_the_cells(folder):
+    inside = results.Results(folder).sweeps["sweep"]
+    drawn = inside.outcomes()[1:3]
+    looks = results_pictures.looks(inside, drawn, "policy", compared=True)
+    shown = results_exports.Shown(inside, drawn, table(inside, drawn), looks, log=True)
+    made = {name: make(shown, {}) for name, (_, make) in results_exports.RESULTS_FILES.items()}
+    rows = list(csv.DictReader(made["table CSV"].decode().splitlines()))
+    assert [row["policy"] for row in rows] == ["greedy", "softmax(temperature 5)"]
+    assert [float(row["final error"]) for row in rows] == pytest.approx([one.mean for one in drawn], rel=1e-3)
+    points = list(csv.DictReader(made["curves CSV"].decode().splitlines()))
+    assert {row["cell"] for row in points} == {"1", "2"}
+    wanted = [*drawn[0].curve["mean"].values, *drawn[1].curve["mean"].values]
+    assert [float(row["mean"]) for row in points] == wanted
+    assert made["netCDF"] == (folder / "0001.nc").read_bytes()
+    assert made["PNG"].startswith(b"\x89PNG")
+    assert b"<svg" in made["SVG"]
+    board = [row("A", 1.0, 2.0), row("B", 2.0, 3.0)]
+    made = {name: make(board, {}) for name, (_, make) in results_exports.BOARD_FILES.items()}
+    assert [one.label for one in tables.from_csv(made["CSV"].decode())] == ["A", "B"]
+    assert made["PNG"].startswith(b"\x89PNG")
 
 
 def test_claims_link_to_the_figures_that_are_there(folder, tmp_path):

@@ -1,5 +1,8 @@
 """Views without a browser: what they say, and what their addresses hold."""
 
+import csv
+import tomllib
+
 import pytest
 
 from fedsarsa.explore import control_values
@@ -165,3 +168,29 @@ def test_a_plan_that_is_stopped_says_so(open_view):
     view.stop()
     assert "Stopped." in view.busy._words.object
     assert "Planning" not in view.words.object
+
+
+def test_files_come_when_there_is_something_in_them(open_view):
+    view = open_view(FederationView)
+    buttons = view.downloads._buttons
+    assert all(one.disabled for one in buttons.values())
+    wait(view.tab, lambda: view.trained is not None)
+    assert not any(one.disabled for one in buttons.values())
+    rows = view.downloads.made("CSV").decode().splitlines()
+    view.form.set({"fleet.agents": 0})  # an error: what was drawn last can still be taken
+    assert view.downloads.made("CSV").decode().splitlines() == rows
+
+
+def test_a_plan_is_taken_elsewhere(open_view):
+    view = open_view(PlanView, SMALL.partition("&training")[0] + "&target=30.0")
+    view.plan()
+    wait(view.tab, lambda: view.found is not None)
+    reached = list(csv.DictReader(view.downloads.made("choices").decode().splitlines()))
+    assert [int(row["agents"]) for row in reached] == view.found.choices["agents"].values.tolist()
+    settings = tomllib.loads(view.downloads._texts["TOML"].value)
+    assert settings["training"]["steps"] == view.found.steps
+    view.run()
+    wait(view.tab, lambda: "Trained:" in view.words.object)
+    last = view.downloads.made("CSV").decode().splitlines()[-1].split(",")
+    assert f"Trained: {float(last[1]):.3g} " in view.words.object
+    assert float(last[4]) == pytest.approx(float(view.predicted.mse[-1]))

@@ -90,7 +90,7 @@ class ControlView(TrainingView):
             widget.param.watch(lambda _: session.at_once(self.choose), "value")
         self.learned: Learned | None = None
         self.choosing, self.plane = False, (0, 1)
-        self.downloads = Downloads(exports.CONTROL_FILES, lambda: self.learned)
+        self.downloads = Downloads("control", exports.CONTROL_FILES)
         choices = pn.Card(
             pn.FlexBox(self.watch, pn.Row(self.across, self.up), self.player),
             title="What to see",
@@ -166,6 +166,7 @@ class ControlView(TrainingView):
                 self.curve.show(result)
                 self.late.show(result)
                 self.say(sentence(result), measurements.remarks(result.fleet, result.algo, result.history))
+                self.downloads.offer(result, self.content())
                 self.done(TRAINING_WORDS)
             case Played():
                 self._show_played(result)

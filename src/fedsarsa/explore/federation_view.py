@@ -69,9 +69,7 @@ class FederationView(TrainingView):
         self.cleared = 0
         self.theory = Latest()
         session.at_end(self.theory.close)
-        self.downloads = Downloads(
-            exports.FILES, lambda: self.trained and (self.trained, self.told.get(Predicted))
-        )
+        self.downloads = Downloads("federation", exports.FILES)
         rest = (self.floor, self.points, self.returns, self.drift)
         self.answers = page.pinned(
             pn.Column(self.form.layout, self.downloads.layout),
@@ -135,6 +133,7 @@ class FederationView(TrainingView):
                 self.trained = result
                 self._clear()
                 self.error.show(result)
+                self.downloads.offer((result, self.told.get(Predicted)), self.content())
                 self.done(TRAINING_WORDS)
                 self.session.later(partial(self._show_rest, result, turn))
                 return
@@ -144,6 +143,8 @@ class FederationView(TrainingView):
             case Predicted():
                 self.told[Predicted] = result
                 self.error.predict(result)
+                if self.trained is not None:
+                    self.downloads.offer((self.trained, result), self.content())
             case Gains():
                 self.told[Gains] = result
                 self.gains.predict(result)

@@ -12,8 +12,10 @@ from fedsarsa.experiments.leaderboard import tables
 from fedsarsa.experiments.leaderboard.entries import BLOCKS
 from fedsarsa.experiments.leaderboard.tables import Row
 from fedsarsa.explore import page
+from fedsarsa.explore.downloads import Downloads
 from fedsarsa.explore.pictures import blank, finish
 from fedsarsa.explore.results import Leaderboard
+from fedsarsa.explore.results_exports import BOARD_FILES
 from fedsarsa.explore.results_view import LOOK_SECONDS, TABLE, html_table
 from fedsarsa.explore.session import Session
 
@@ -47,7 +49,10 @@ class LeaderboardView:
         self.task.param.watch(lambda _: session.at_once(lambda: self.choose({})), "value")
         for widget in (self.fleet, self.number, self.blocks):
             widget.param.watch(lambda _: session.at_once(self.draw), "value")
-        controls = pn.Column(self.task, self.fleet, self.number, self.blocks, width=310)
+        self.downloads = Downloads("leaderboard", BOARD_FILES, copies=False)
+        controls = pn.Column(
+            self.task, self.fleet, self.number, self.blocks, self.downloads.layout, width=310
+        )
         answers = pn.Column(self.pictures, self.table, sizing_mode="stretch_width")
         self.layout = page.whole(session.head, self.words, page.sides(controls, answers))
         session.at_first(lambda: self.begin(given))
@@ -101,6 +106,8 @@ class LeaderboardView:
         self.words.object = page.paragraph(sentence(rows))
         self.pictures[:] = [pn.pane.Bokeh(picture(kept, self.number.value), sizing_mode="stretch_width")]
         self.table.object = table(kept, leaders)
+        if any(row.numbers for row in kept):
+            self.downloads.offer(kept, {})
         known = {"board": self.task.value, "fleet": self.fleet.value, "compare": self.number.value}
         known |= {"methods": "|".join(self.blocks.value)} if self.blocks.value else {}
         self.session.address("?" + urlencode(known))

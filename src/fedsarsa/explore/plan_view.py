@@ -12,23 +12,27 @@ from bokeh.models.annotations import Span
 
 from fedsarsa._checks import positive
 from fedsarsa.experiments.config import Config
-from fedsarsa.explore import measurements, page, plans, theory_answers
+from fedsarsa.explore import exports, measurements, page, plans, theory_answers
 from fedsarsa.explore.control_values import (
     FILE,
     Base,
     SettingsError,
+    Values,
     blamed,
     config_of,
+    content_of,
     foreign,
     from_query,
     whole_query,
 )
 from fedsarsa.explore.controls import ALGORITHM, FLEET, TARGET
+from fedsarsa.explore.downloads import Downloads
 from fedsarsa.explore.form import Form
 from fedsarsa.explore.jobs import Deliver, Latest, Progress, Stopped, Work, in_process, reporter
 from fedsarsa.explore.measurements import Trained
 from fedsarsa.explore.pictures import ErrorPicture, blank_log, finish, limit
 from fedsarsa.explore.plans import Planned
+from fedsarsa.explore.results_exports import PLAN_FILES
 from fedsarsa.explore.session import Session
 from fedsarsa.explore.theory_answers import Predicted, Unknown
 
@@ -84,7 +88,10 @@ class PlanView:
         self.go.on_click(lambda _: self.plan())
         self.train.on_click(lambda _: self.run())
         self.choices, self.error = ChoicesPicture(), ErrorPicture()
+        self.downloads = Downloads("plan", exports.FILES | PLAN_FILES)
         self.found: Planned | None = None
+        self.content: dict[str, Any] = {}  # what is trained
+        self.predicted: Predicted | None = None
         self.turn = 0
         self.work = Latest()
         session.at_end(self.work.close)
@@ -94,7 +101,7 @@ class PlanView:
             self.words,
             self.busy.layout,
             page.pinned(
-                pn.Column(pn.Row(self.go, self.train), self.form.layout),
+                pn.Column(pn.Row(self.go, self.train), self.form.layout, self.downloads.layout),
                 (self.choices.figure, self.error.figure),
             ),
         )
@@ -139,13 +146,10 @@ class PlanView:
         """Train the plan that was found, beside its prediction."""
         if self.found is None:
             return
-        values = {key: value for key, value in self.form.values.items() if key != TARGET.key}
-        values = {key: value for key, value in values.items() if not key.startswith(CHOSEN)}
-        found = self.found.values()
-        if self.found.agents == self.found.fleet:  # also worlds of a file, which are as many as they are
-            found = {key: value for key, value in found.items() if key != AGENTS or key in values}
+        self.predicted = None
+        values = self.planned(self.found)
         try:
-            config = config_of(self.base, values | found)
+            config = config_of(self.base, values)
         except SettingsError as wrong:
             self.words.object = page.paragraph(self.found.sentence(), wrong=str(wrong))
             return
@@ -153,6 +157,15 @@ class PlanView:
         self.words.object = page.paragraph(self.found.sentence())
         self._begin("Training the plan.")
         self._submit(partial(_beside, config, self.base.folder, self._deliver(self.turn + 1)))
+
+    def planned(self, found: Planned) -> Values:
+        """The values of controls that train a plan."""
+        values = {key: value for key, value in self.form.values.items() if key != TARGET.key}
+        values = {key: value for key, value in values.items() if not key.startswith(CHOSEN)}
+        chosen = found.values()
+        if found.agents == found.fleet:  # also worlds of a file, which are as many as they are
+            chosen = {key: value for key, value in chosen.items() if key != AGENTS or key in values}
+        return values | chosen
 
     def _submit(self, work: Work) -> None:
         """Do work in the place of what is under way; what that still finds is not shown."""
@@ -185,12 +198,17 @@ class PlanView:
             case Planned():
                 self.found = result
                 self.choices.show(result)
+                self.content = content_of(self.base, self.planned(result))
+                self.downloads.refresh(self.content)
+                self.downloads.offer(result, self.content, PLAN_FILES)
                 self.words.object = page.paragraph(result.sentence(), result.warnings)
                 self._done()
             case Predicted():
+                self.predicted = result
                 self.error.predict(result)
             case Trained():
                 self.error.show(result)
+                self.downloads.offer((result, self.predicted), self.content, exports.FILES)
                 last = result.curves.isel(t=-1)
                 assert self.found is not None
                 said = (

@@ -76,6 +76,10 @@ class SweepResults:
         values = cell.values.values()
         return {name: grids.label(value) for name, value in zip(self.grid.names, values, strict=True)}
 
+    def path(self, cell: Cell) -> Path:
+        """Where a cell's history is."""
+        return Store(self.folder, lambda _: None).path(cell.number)
+
     def outcomes(self) -> list[Outcome]:
         """What is there now; files that are not whole are left for later."""
         store = Store(self.folder, lambda _: None)

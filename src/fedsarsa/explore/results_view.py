@@ -11,7 +11,10 @@ from bokeh.models.widgets.tables import DataTable, TableColumn
 
 from fedsarsa.experiments.reproduction.claim import CLASSES
 from fedsarsa.explore import page, results_pictures
+from fedsarsa.explore.control_values import base_of
+from fedsarsa.explore.downloads import Downloads
 from fedsarsa.explore.results import Outcome, Results, SweepResults
+from fedsarsa.explore.results_exports import RESULTS_FILES, Shown
 from fedsarsa.explore.session import Session
 
 ROW, MOST = 25, 400  # pixels of a row of the table, and of the table at most
@@ -72,8 +75,16 @@ class ResultsView:
         self.only: dict[str, Any] = {}
         self.seen: Any = None
         self.choosing = False
+        self.downloads = Downloads("results", RESULTS_FILES)
         controls = pn.Column(
-            self.sweep, self.x, self.colour, self.scale, self.filters, self.figure, width=310
+            self.sweep,
+            self.x,
+            self.colour,
+            self.scale,
+            self.filters,
+            self.figure,
+            self.downloads.layout,
+            width=310,
         )
         cells = pn.pane.Bokeh(self.cells, sizing_mode="stretch_width")
         answers = pn.Column(
@@ -158,6 +169,10 @@ class ResultsView:
                 results_pictures.along(sweep, drawn, self.x.value, looks, log),
             )
         ]
+        if drawn:
+            content = base_of(drawn[0].cell.config).content
+            self.downloads.refresh(content)
+            self.downloads.offer(Shown(sweep, drawn, table(sweep, drawn), looks, log), content)
         self.difference.object = difference(sweep, compared)
         self._list(sweep, outcomes)
         kept = {f"only.{name}": "|".join(values) for name, values in only.items()}

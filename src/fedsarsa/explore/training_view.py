@@ -98,7 +98,7 @@ class TrainingView(ABC):
             self.sketch(config, deliver, still)
             return
         self.session.address(self.query())
-        self.downloads.refresh(content_of(self.base, self.form.values))
+        self.downloads.refresh(self.content())
         self.train(config, deliver)
         self.session.after(PATIENCE, partial(self.tell, self.turn))
 
@@ -115,6 +115,10 @@ class TrainingView(ABC):
             self.busy.hide()
         elif self.busy.layout.visible:
             self.busy.show(self.pending[0])
+
+    def content(self) -> dict[str, Any]:
+        """The configuration of the values that controls have now."""
+        return content_of(self.base, self.form.values)
 
     def query(self) -> str:
         """The query of an address that restores the view."""
