@@ -10,6 +10,24 @@ from fedsarsa.explore.control_values import Base, Values, parsed, places, with_g
 from fedsarsa.explore.controls import Control, Place, shown
 from fedsarsa.explore.page import ERROR
 
+# Names the handles of sliders for those who do not see the label beside them, once they are drawn.
+NAME_HANDLES = """
+const inside = root => [...root.querySelectorAll("*")]
+    .flatMap(one => [one, ...(one.shadowRoot ? inside(one.shadowRoot) : [])])
+const words = root => [...root.children]
+    .filter(one => !["STYLE", "LINK"].includes(one.tagName)).map(one => one.textContent).join("")
+const label = handle => {
+    const slider = handle.getRootNode(), title = slider.querySelector(".bk-slider-title")
+    const beside = [...slider.host.parentNode.children].find(one => one.shadowRoot && one !== slider.host)
+    return (title && title.textContent) || words(beside.shadowRoot)
+}
+const name = again => {
+    const handles = inside(document).filter(one => one.matches(".noUi-handle:not([aria-label])"))
+    for (const one of handles) one.setAttribute("aria-label", label(one).replace(/:[^:]*$/, ""))
+    if (again) setTimeout(name, 500, again - 1)
+}
+name(6)
+"""
 Changed = Callable[[bool], None]  # told whether the hand still moves
 WIDTH = 280  # pixels of a control
 LARGEST = 2**53  # number that a browser holds
@@ -52,7 +70,13 @@ class Form:
             for title, column in self._columns.items()
             if len(column)
         ]
-        self.layout = pn.Column(*cards, width=WIDTH + 30, css_classes=["form"])
+        self._filled = pn.widgets.IntInput(value=0, visible=False)
+        self._filled.jscallback(value=NAME_HANDLES)
+        self.layout = pn.Column(*cards, self._filled, width=WIDTH + 30, css_classes=["form"])
+
+    def name_handles(self) -> None:
+        """Name the handles of sliders; to be called when the page is in the browser, or has new ones."""
+        self._filled.value = (self._filled.value or 0) + 1
 
     def show_errors(self, errors: Mapping[str, str]) -> None:
         """Show every error below its control, and no others."""
@@ -67,6 +91,7 @@ class Form:
         self._arrange(values)
         for title in self.groups:
             self._fill(title)
+        self.name_handles()
         self.changed(False)
 
     def _arrange(self, given: Mapping[str, Any]) -> None:
@@ -108,6 +133,7 @@ class Form:
             self._arrange({control.key: value})
             for title in self.groups:
                 self._fill(title)
+            self.name_handles()
         else:
             self.values[control.key] = value
         self.changed(moving)

@@ -96,6 +96,7 @@ class PlanView:
         self.work = Latest()
         session.at_end(self.work.close)
         session.at_first(self.changed)
+        session.at_first(self.form.name_handles)
         self.layout = page.whole(
             session.head,
             self.words,

@@ -52,6 +52,7 @@ class TrainingView(ABC):
         self.training = Latest()
         session.at_end(self.training.close)
         session.at_first(partial(self.compute, False))
+        session.at_first(self.form.name_handles)
 
     @abstractmethod
     def forget(self) -> None:
