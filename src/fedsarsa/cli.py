@@ -350,7 +350,12 @@ def explore(
             help="A TOML file, the name of one in examples, a folder of results, or an address of the page.",
         ),
     ] = None,
+    link: Annotated[
+        str | None,
+        typer.Argument(metavar="[LINK]", help="An address that was made with this file or folder."),
+    ] = None,
     port: Annotated[int, typer.Option(help="Any that is free unless given.", min=0, max=65535)] = 0,
+    host: Annotated[str, typer.Option(help="Listen there, for others to see the page.")] = "127.0.0.1",
 ) -> None:
     """Open a page on which sliders rerun a federation; the published setting unless CONFIG is given."""
     import gc
@@ -361,7 +366,7 @@ def explore(
     gc.disable()  # what is imported stays: looking through it for garbage takes a quarter of a second
     from fedsarsa.explore import opening
 
-    opening.explore(what, port, console.print)
+    opening.explore(what, link, host, port, console.print)
 
 
 @app.command()

@@ -82,6 +82,20 @@ def test_another_world_has_physics_of_its_own():
     assert control_values.config_of(base, values).fleet.build()[0].time_limit == 200
 
 
+@pytest.mark.filterwarnings("ignore:Personal. every agent listens to itself:RuntimeWarning")
+@pytest.mark.parametrize("rule", ["personal", "consensus"])
+def test_agents_that_keep_policies_of_their_own_are_played_by_them(rule):
+    found = control_measurements.train(config(SMALL + f"&algorithm.server.kind={rule}"))
+    own = found.history.personal[0, -1]
+    assert not np.array_equal(own[0], own[1])
+    for agent in range(2):
+        assert np.array_equal(found.policy(agent).theta, own[agent])
+        wanted = found.algo.values(own[agent], np.zeros(4), found.fleet).max()
+        middle = control_measurements.CELLS // 2
+        assert float(control_measurements.value_map(found, 2, 3, agent)[middle, middle]) == wanted
+    assert "Policies of their own serve all agents alike, as far as the runs tell." in sentence(found)
+
+
 def test_a_training_is_stopped():
     with pytest.raises(StoppedError):
         control_measurements.train(config(), stopped=lambda: True)
@@ -151,9 +165,11 @@ def test_a_film_has_a_row_per_state():
 
 
 def test_copies_and_files_hold_the_numbers(learned, tmp_path):
-    names = {"print": lambda text: None}
+    said = []
+    names = {"print": said.append}
     exec(exports.python(content()), names)
     assert np.array_equal(names["history"].final, learned.history.final)
+    assert said[-1].identical(learned.curves["mean"].drop_attrs().rename(said[-1].name))
     assert configs.validate(tomllib.loads(exports.toml_text(content())), "copied") == config()
     made = {name: make(learned, content()) for name, (_, make) in exports.CONTROL_FILES.items()}
     assert made["PNG"].startswith(b"\x89PNG")

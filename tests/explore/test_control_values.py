@@ -9,7 +9,7 @@ import pytest
 import fedsarsa as fs
 from fedsarsa.experiments import config as configs
 from fedsarsa.explore import control_values
-from fedsarsa.explore.controls import METHOD, METHODS, shown
+from fedsarsa.explore.controls import FLEETS, METHOD, METHODS, SERVERS, shown
 from tests.explore.pages import CONTROLS
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -73,7 +73,17 @@ def test_wrong_values_are_blamed_on_their_control_in_the_words_of_the_command_li
     [
         ("fleet.agentz=3", "address: fleet.agentz: unknown key; did you mean 'fleet.agents'?"),
         ("fleet.path=/etc/passwd", "address: fleet.path: unknown key"),
-        ("fleet.kind=file", "address: fleet.kind: unknown key"),
+        ("fleet.kind=file", "address: fleet.kind: expected paper or random-mdps"),
+        ("fleet.kind=gym", "address: fleet.kind: expected paper or random-mdps"),
+        ("fleet.id=os:remove", "address: fleet.id: expected FrozenLake-v1 or CliffWalking-v1 or Taxi-v3"),
+        (
+            "file=own.toml",
+            "address: file: expected a page that was opened with own.toml, got one with no file",
+        ),
+        (
+            "algorithm.policy.temperature={kind=%22linear%22,start=9.0,end=1.0,steps=50}",
+            "address: algorithm.policy.temperature: expected a number, a word or a list, got { kind",
+        ),
         ("algorithm.features.file=x.npy", "address: algorithm.features.file: unknown key"),
         (
             "algorithm.features.kind=tabular",
@@ -126,7 +136,8 @@ def test_what_no_control_has_stays_as_in_the_file(tmp_path):
     )
     base = control_values.base_of(configs.load(path), tmp_path)
     values = control_values.first_values(base, CONTROLS)
-    assert not [key for key in values if key.startswith(("algorithm.features", "algorithm.step_size"))]
+    kept = [key for key in values if key.startswith(("algorithm.features", "algorithm.step_size"))]
+    assert kept == ["algorithm.features.kind"]
     config = control_values.config_of(base, values | {"algorithm.sync_every": "never"})
     algo = config.algorithm.build(tmp_path)
     assert algo.sync_every is None
@@ -167,7 +178,7 @@ def test_controls_come_back_with_the_method_that_has_them():
     base = control_values.base_of()
     first = control_values.first_values(base, CONTROLS)
     gone = control_values.only_shown(CONTROLS, first | {METHOD: "FedTD"})
-    assert not [key for key in gone if key.startswith("algorithm.server")]
+    assert not [key for key in gone if key.startswith("algorithm.server.")]
     assert control_values.only_shown(CONTROLS, gone | {METHOD: "FedSARSA"}) == first
 
 
@@ -177,7 +188,84 @@ def test_a_method_in_a_file_is_kept_until_another_is_chosen(tmp_path):
     base = control_values.base_of(configs.load(path))
     values = control_values.first_values(base, CONTROLS)
     assert control_values.config_of(base, values).algorithm.n == 5
-    other = control_values.config_of(base, values | {METHOD: "FedTD"}).algorithm
+    other = control_values.only_shown(CONTROLS, values | {METHOD: "FedTD"})
+    other = control_values.config_of(base, other).algorithm
     assert (other.method, other.step_size) == ("FedTD", 0.02)
-    ours = control_values.config_of(base, values | {METHOD: "FedSARSA"}).algorithm.build()
+    ours = control_values.only_shown(CONTROLS, values | {METHOD: "FedSARSA"})
+    ours = control_values.config_of(base, ours).algorithm.build()
     assert (ours.step_size, ours.server) == (0.02, None)
+
+
+@pytest.mark.parametrize("kind", FLEETS)
+def test_every_kind_of_worlds_has_controls_for_what_it_has(kind):
+    base = control_values.base_of()
+    values, errors = control_values.from_query(f"fleet.kind={kind}", base, CONTROLS)
+    assert errors == {}
+    keys = {key for key in values if key.startswith("fleet.")}
+    fields = set(FLEETS[kind].model_fields) - {"options", "each"}
+    assert keys == {f"fleet.{name}" for name in fields}
+    fleet = control_values.config_of(base, values).fleet
+    plain = FLEETS[kind].model_validate(
+        {"kind": kind, **({"id": "FrozenLake-v1", "agents": 4} if "id" in fields else {})}
+    )
+    assert fleet == plain  # the section's own defaults, not those of the worlds before
+    again, errors = control_values.from_query(control_values.to_query(values), base, CONTROLS)
+    assert (again, errors) == (values, {})
+
+
+@pytest.mark.parametrize("rule", SERVERS)
+def test_every_server_rule_has_controls_for_its_numbers(rule):
+    base = control_values.base_of()
+    values, errors = control_values.from_query(f"algorithm.server.kind={rule}", base, CONTROLS)
+    assert errors == {}
+    names = {key.rpartition(".")[2] for key in values if key.startswith("algorithm.server.")}
+    assert names == set(SERVERS[rule].model_fields)
+    server = control_values.config_of(base, values).algorithm.server
+    assert server is None or server == SERVERS[rule].model_validate({"kind": rule})
+
+
+def test_methods_have_controls_for_their_own_settings():
+    base = control_values.base_of()
+    for given, name, value in (
+        ("NStepTD&algorithm.n=5", "n", 5),
+        ("QAvg&algorithm.form=released", "form", "released"),
+        ("FedQ&algorithm.averaging=importance", "averaging", "importance"),
+        ("SoftPAvg", "decay", 0.8),
+        ("ProjPAvg", "decay", 0.9),
+    ):
+        values, errors = control_values.from_query(f"{METHOD}={given}", base, CONTROLS)
+        assert errors == {}
+        assert values[f"algorithm.{name}"] == value
+        assert getattr(control_values.config_of(base, values).algorithm, name) == value
+
+
+def test_worlds_of_a_file_can_be_left_and_come_back(tmp_path):
+    base = control_values.base_of(configs.load(EXAMPLES / "frozen-lake.toml"))
+    values = control_values.first_values(base, CONTROLS)
+    assert "fleet.agents" not in values  # there is a table per agent in its place
+    assert control_values.config_of(base, values).fleet.each is not None
+    other, _ = control_values.from_query("fleet.kind=two-state", base, CONTROLS)
+    assert control_values.config_of(base, other).fleet.kind == "two-state"
+    np.savez(tmp_path / "worlds.npz", reward=np.ones((2, 4)), P0=np.full((2, 4, 4), 0.25))
+    (tmp_path / "own.toml").write_text(
+        'fleet = { kind = "file", path = "worlds.npz", discount = 0.5, actions = 3 }'
+    )
+    base = control_values.base_of(configs.load(tmp_path / "own.toml"), tmp_path)
+    values = control_values.first_values(base, CONTROLS)
+    assert [key for key in values if key.startswith("fleet.")] == ["fleet.kind"]
+    assert control_values.config_of(base, values).fleet.path == Path("worlds.npz")
+    other, _ = control_values.from_query("fleet.kind=paper", base, CONTROLS)
+    assert control_values.config_of(base, other).fleet == configs.Config().fleet
+
+
+def test_an_address_names_the_file_that_it_needs():
+    base = control_values.base_of(configs.load(EXAMPLES / "frozen-lake.toml"), EXAMPLES, "frozen-lake.toml")
+    values = control_values.first_values(base, CONTROLS)
+    query = control_values.whole_query(base, values, CONTROLS, {})
+    assert query.startswith("?file=frozen-lake.toml&")
+    assert control_values.from_query(query, base, CONTROLS) == (values, {})
+    _, errors = control_values.from_query(query, control_values.base_of(), CONTROLS)
+    assert "expected a page that was opened with frozen-lake.toml, got one with no file" in errors["file"]
+    base = control_values.base_of(configs.load(EXAMPLES / "published.toml"), EXAMPLES, "published.toml")
+    values = control_values.first_values(base, CONTROLS)
+    assert "file=" not in control_values.whole_query(base, values, CONTROLS, {})

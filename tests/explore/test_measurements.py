@@ -3,6 +3,7 @@
 import csv
 import io
 import tomllib
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from fedsarsa.experiments import config as configs
 from fedsarsa.experiments.statistics import squared_distance
 from fedsarsa.explore import control_values, exports, measurements, sentence, theory_answers
 from fedsarsa.explore.jobs import StoppedError
+from fedsarsa.explore.pictures import FloorPicture
 from tests.explore.pages import CONTROLS
 
 SMALL = "fleet.agents=3&fleet.eps_p=0.2&fleet.eps_r=0.2&fleet.states=10&fleet.actions=10&training.steps=2000"
@@ -70,9 +72,48 @@ def test_the_floor_is_the_mean_of_the_late_errors(trained):
 
 def test_agents_in_one_world_have_hardly_any_bias():
     """Noise of a mean over ten runs is not taken for bias: the rest is of second order in the step size."""
-    same = SMALL + "&fleet.eps_p=0.0&fleet.eps_r=0.0&training.steps=20000&algorithm.step_size.value=0.05"
-    parts = measurements.train(config(same)).floor()
+    parts = measurements.train(config(SAME)).floor()
     assert parts["bias"] < 0.05 * parts["noise"]
+
+
+SAME = SMALL + "&fleet.eps_p=0.0&fleet.eps_r=0.0&training.steps=20000&algorithm.step_size.value=0.05"
+
+
+@pytest.mark.parametrize(
+    ("query", "trend", "said"),
+    [
+        (SMALL, "falling", "It is still falling."),
+        (SMALL + "&algorithm.server.kind=median", "falling", "It is still falling."),
+        (SMALL + "&algorithm.method=QAvg&training.runs=2", "falling", "It is still falling."),
+        (SAME, "settled", "of the floor is noise: smaller steps or more agents take it away."),
+        (SMALL + "&training.steps=100000&fleet.eps_r=1.0", "settled", "of the floor is bias"),
+        (SAME + "&training.runs=1", "unknown", "These runs do not tell whether it has settled."),
+        (SAME + "&algorithm.sync_every=never", "unknown", "These runs do not tell"),
+    ],
+)
+def test_nothing_is_said_of_a_floor_that_was_not_reached(query, trend, said):
+    found = measurements.train(config(query))
+    assert found.trend == trend
+    words = sentence.sentences(found)
+    assert said in words
+    assert ("of the floor" in words) == (trend == "settled")
+    picture = FloorPicture()
+    picture.show(found, None)
+    assert (sum(picture.source.data[part][1] for part in ("bias", "noise")) > 0) == (trend == "settled")
+
+
+def test_a_curve_that_goes_up_is_still_rising(trained):
+    back = replace(
+        trained, parameters=trained.parameters.assign_coords(t=trained.parameters["t"].values[::-1])
+    )
+    assert replace(back, parameters=back.parameters.sortby("t")).trend == "rising"
+
+
+def test_planning_with_exact_kernels_has_no_noise_to_speak_of():
+    query = SMALL + "&algorithm.method=QAvg&training.runs=2&training.steps=20000"
+    found = measurements.train(config(query))
+    assert found.trend == "settled"
+    assert "floor" not in sentence.sentences(found)
 
 
 def test_a_training_is_stopped_and_says_how_far_it_is():
@@ -124,6 +165,63 @@ def test_gains_and_returns(trained, answers):
     exact = fs.evaluate(trained.fleet, trained.algo, trained.history.final.mean("run"))
     assert np.allclose(worth["together"], exact["discounted_return"])
     assert (worth["optimal"] >= worth["alone"]).all()
+
+
+@pytest.mark.filterwarnings("ignore:Personal. every agent listens to itself:RuntimeWarning")
+@pytest.mark.parametrize("rule", ["personal", "consensus"])
+def test_agents_gain_by_parameters_of_their_own(rule):
+    found = measurements.train(
+        config(SMALL + f"&algorithm.server.kind={rule}&fleet.agents=4&training.runs=4")
+    )
+    points = theory_answers.points(found.fleet, found.algo)
+    own, mine = points.own, found.history.personal.isel(t=-1)
+    direct = ((mine.values - own) ** 2).sum(axis=-1).mean(axis=0)
+    assert np.allclose(found.errors_to(own).mean, direct)
+    central = ((found.history.final.values[:, None] - own) ** 2).sum(axis=-1).mean(axis=0)
+    assert not np.allclose(direct, central)
+    worth = measurements.returns(found, measurements.train_alone(found))
+    exact = fs.evaluate(found.fleet, found.algo, mine.mean("run"))
+    assert np.allclose(worth["together"], exact["discounted_return"])
+
+
+@pytest.mark.filterwarnings("ignore:Personal. every agent listens to itself:RuntimeWarning")
+def test_agents_that_never_meet_have_learned_what_is_theirs():
+    found = measurements.train(config(SMALL + "&algorithm.server.kind=personal&algorithm.sync_every=never"))
+    assert np.array_equal(measurements.learned(found.history), found.history.local)
+
+
+def test_gains_by_mixtures_are_those_of_personal_weights():
+    fleet, algo = config(SMALL + "&algorithm.server.kind=personal").build(None)
+    best = fs.theory.personal_weights(fleet, algo, 2000)
+    assert np.array_equal(theory_answers.gains(fleet, algo, 2000).together, best.personal)
+    known = replace(algo, server=fs.servers.Personal(weights=np.full((3, 3), 1 / 3)))
+    expected = best.error(np.full((3, 3), 1 / 3))
+    assert np.allclose(theory_answers.gains(fleet, known, 2000).together, expected)
+
+
+@pytest.mark.parametrize("change", ["algorithm.target=max", "algorithm.trace_decay=0.5"])
+def test_points_are_not_those_of_sarsa_where_agents_settle_elsewhere(change):
+    base = control_values.base_of()
+    values = control_values.first_values(base, CONTROLS) | dict([change.split("=")])
+    values = {key: control_values.parsed(str(value)) for key, value in values.items()}
+    said = {one.part: one.why for one in theory_answers.answers(control_values.config_of(base, values))}
+    assert (
+        "where agents settle is known for the sampled and the expected target"
+        in (said[theory_answers.Points])
+    )
+
+
+@pytest.mark.filterwarnings("ignore:Personal. every agent listens to itself:RuntimeWarning")
+def test_what_training_warns_of_is_said():
+    found = measurements.train(config(SMALL + "&fleet.discount=0.95&algorithm.server.kind=personal"))
+    said = measurements.remarks(found.fleet, found.algo, found.history)
+    assert (
+        "Here rewards count over 20 steps, and values take long to travel so far: try a step size of"
+        in said[1]
+    )
+    assert said[-1].startswith("Every agent listens to itself alone after 200 rounds")
+    fine = measurements.train(config("training.steps=10&training.runs=1&fleet.agents=1"))
+    assert fine.remarks == ()
 
 
 def bars(*means):

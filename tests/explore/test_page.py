@@ -142,7 +142,9 @@ def test_a_slider_changes_the_curve_and_the_address_restores_it(page, browser):
 
 def test_an_error_is_beside_its_control_in_the_words_of_the_command_line(address, browser):
     page = browser.page(address + SMALL + "&fleet.agents=0&fleet.path=/etc/passwd")
-    page.get_by_text("fleet.agents: expected at least 1, got 0").wait_for()
+    said = "fleet.agents: expected at least 1, got 0"
+    page.get_by_text(f"These settings cannot be trained: {said}").wait_for()
+    page.get_by_text(said, exact=True).wait_for()
     page.get_by_text("address: fleet.path: unknown key").wait_for()
     assert len(columns(page, CURVE)[1]["t"]) == 0
     page.close()

@@ -1,6 +1,9 @@
 """A folder of results: its cells as they come, and the claims of a reproduction."""
 
+import csv
 import shutil
+from contextlib import suppress
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,8 +13,11 @@ from fedsarsa.experiments import grid, sweep
 from fedsarsa.experiments.leaderboard import tables
 from fedsarsa.experiments.leaderboard.entries import CONTROL, SAMPLES
 from fedsarsa.experiments.statistics import Estimate
-from fedsarsa.explore import leaderboard_view, opening, results
-from fedsarsa.explore.results_view import claims, table
+from fedsarsa.explore import leaderboard_view, opening, results, results_exports, results_pictures
+from fedsarsa.explore.results_view import ResultsView, claims, difference, table
+from tests.explore.tabs import Tab
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 SWEEP = """
 [fleet]
@@ -75,7 +81,56 @@ def test_a_folder_that_grows(folder, tmp_path):
     assert [first.cell.number, second.cell.number] == [1, 2]
     assert inside.outcomes()[0] is first  # read once
     assert sorted(path.name for path in part.iterdir()) == ["0001.nc", "0002.nc", "identity.json"]
-    assert "<td>greedy</td>" in table(inside, [first])
+    shown = table(inside, [first])
+    assert (shown["cell"], shown["eps_p"], shown["policy"]) == ([1], [0], ["greedy"])
+    assert difference(inside, [first]) == ""
+    compared = difference(inside, [first, second])
+    assert "eps_p = 0.5, policy = softmax(temperature 5)" in compared
+    assert f"{second.mean - first.mean:+.3g} ± {np.hypot(first.margin, second.margin):.2g}" in compared
+
+
+def test_sweeps_of_a_reproduction_that_begin_later(folder, tmp_path):
+    (tmp_path / "identity.json").write_text('{"seed": 0, "scale": {}}')
+    found = results.of_folder(tmp_path)
+    before = found.stamp()
+    assert found.sweeps == {}
+    shutil.copytree(folder, tmp_path / "cells" / "ql")
+    assert found.stamp() != before
+    assert list(found.sweeps) == ["ql"]
+    assert found.sweeps["ql"] is found.sweeps["ql"]  # its cells are read once
+
+
+def test_compared_cells_all_look_different(folder):
+    inside = results.Results(folder).sweeps["sweep"]
+    every = inside.outcomes()
+    alike = results_pictures.looks(inside, every, "policy", compared=False)
+    assert [one.label for one in alike.values()] == ["policy = softmax(temperature 5)", "policy = greedy"] * 2
+    assert len({one.colour for one in alike.values()}) == 2
+    apart = results_pictures.looks(inside, every[:3], "policy", compared=True)
+    assert len({one.colour for one in apart.values()}) == 3
+    assert [one.label for one in apart.values()][1] == "eps_p = 0, policy = greedy"
+
+
+def test_files_hold_the_numbers_of_the_cells(folder):
+    inside = results.Results(folder).sweeps["sweep"]
+    drawn = inside.outcomes()[1:3]
+    looks = results_pictures.looks(inside, drawn, "policy", compared=True)
+    shown = results_exports.Shown(inside, drawn, table(inside, drawn), looks, log=True)
+    made = {name: make(shown, {}) for name, (_, make) in results_exports.RESULTS_FILES.items()}
+    rows = list(csv.DictReader(made["table CSV"].decode().splitlines()))
+    assert [row["policy"] for row in rows] == ["greedy", "softmax(temperature 5)"]
+    assert [float(row["final error"]) for row in rows] == pytest.approx([one.mean for one in drawn], rel=1e-3)
+    points = list(csv.DictReader(made["curves CSV"].decode().splitlines()))
+    assert {row["cell"] for row in points} == {"1", "2"}
+    wanted = [*drawn[0].curve["mean"].values, *drawn[1].curve["mean"].values]
+    assert [float(row["mean"]) for row in points] == wanted
+    assert made["netCDF"] == (folder / "0001.nc").read_bytes()
+    assert made["PNG"].startswith(b"\x89PNG")
+    assert b"<svg" in made["SVG"]
+    board = [row("A", 1.0, 2.0), row("B", 2.0, 3.0)]
+    made = {name: make(board, {}) for name, (_, make) in results_exports.BOARD_FILES.items()}
+    assert [one.label for one in tables.from_csv(made["CSV"].decode())] == ["A", "B"]
+    assert made["PNG"].startswith(b"\x89PNG")
 
 
 def test_claims_link_to_the_figures_that_are_there(folder, tmp_path):
@@ -88,10 +143,10 @@ def test_claims_link_to_the_figures_that_are_there(folder, tmp_path):
     (whole / "claims.csv").write_text(rows)
     found = results.Results(whole)
     assert list(found.sweeps) == ["sarsa"]
-    page = claims(found.claims(), found.figures())
+    page = claims(found.claims(), found.figures(), {"scale": "linear", "figure": "td"})
     assert "it &lt;falls&gt;" in page
     assert "1 [0.9, 1.1]" in page
-    assert '<a href="results?figure=sarsa">sarsa</a>' in page
+    assert '<a href="results?scale=linear&amp;figure=sarsa">sarsa</a>' in page
     assert "figure=td" not in page
     assert '<span class="fails">does not hold</span>' in page
 
@@ -125,6 +180,20 @@ def test_a_leaderboard_is_read_and_told(tmp_path):
         results.of_folder(tmp_path)
 
 
+def test_a_leaderboard_that_is_still_measured(tmp_path):
+    (tmp_path / "identity.json").write_text('{"seed": 0, "scale": {}, "rows": [["control", "A"]]}')
+    (tmp_path / "0000.nc").write_bytes(b"")
+    board = results.of_folder(tmp_path)
+    assert (board.rows(), board.measured()) == ([], 1)
+    before = board.stamp()
+    (tmp_path / "leaderboard.csv").write_text(tables.to_csv([row("A", 1.0, 2.0)]))
+    assert board.stamp() != before
+    assert [one.label for one in board.rows()] == ["A"]
+    (tmp_path / "leaderboard.csv").unlink()
+    assert board.stamp() == before
+    assert board.rows() == []
+
+
 def test_what_the_command_opens(folder, tmp_path, monkeypatch):
     assert opening.asked(str(folder))[1] == "results"
     with pytest.raises(ValueError, match="expected results of fedsarsa sweep, reproduce or leaderboard"):
@@ -141,4 +210,47 @@ def test_what_the_command_opens(folder, tmp_path, monkeypatch):
     with pytest.raises(ValueError, match=r"gym.toml: fleet.kind: expected finite or control .* got 'gym'"):
         opening.asked("gym")
     with pytest.raises(ValueError, match="cannot be read"):
+        opening.asked("nothing.toml")
+    with pytest.raises(ValueError, match=r"nothing: expected .* an example \(acrobot, .*\); .* is not there"):
         opening.asked("nothing")
+
+
+def test_an_address_is_opened_with_what_it_was_made_with(folder, tmp_path):
+    link = "http://127.0.0.1:1234/token/results?scale=linear"
+    assert opening.asked(str(folder), link)[1:3] == ("results", "?scale=linear")
+    with pytest.raises(
+        ValueError, match="link: expected the folder of its results: fedsarsa explore RESULTS"
+    ):
+        opening.asked(link)
+    with pytest.raises(ValueError, match=r"link: expected an address .* got 'elsewhere'"):
+        opening.asked(str(folder), "elsewhere")
+    (tmp_path / "carts.toml").write_text('fleet = { kind = "control", world = "CartPole" }')
+    link = "http://127.0.0.1:1234/token/control?file=carts.toml&fleet.agents=3"
+    base, view, query, _ = opening.asked(str(tmp_path / "carts.toml"), link)
+    assert (base.name, view, query) == ("carts.toml", "control", "?file=carts.toml&fleet.agents=3")
+    with pytest.raises(ValueError, match=r"opened with carts\.toml, got one with no file"):
+        opening.asked(link)
+
+
+def test_the_examples_that_are_named_are_those_that_open(monkeypatch):
+    monkeypatch.chdir(EXAMPLES.parent)
+    opened = []
+    for path in sorted(EXAMPLES.glob("*.toml")):
+        with suppress(ValueError):
+            opening.asked(path.stem)
+            opened.append(path.stem)
+    assert opened == opening.NAMES.split()
+    page = (EXAMPLES.parent / "docs/explore.md").read_text()
+    assert all(f"`{name}`" in page for name in opened)
+
+
+@pytest.mark.filterwarnings("ignore:.*will be removed in version 2.0:PendingDeprecationWarning")
+def test_a_view_of_results_is_restored_by_its_address(folder):
+    found = results.Results(folder)
+    tab = Tab()
+    view = ResultsView(found, "?scale=linear&x=policy&only.eps_p=0.5", tab)
+    view.begin({"x": "policy", "only.eps_p": "0.5"})
+    assert view.scale.value == "linear"
+    assert "scale=linear" in tab.query
+    assert "x=policy" in tab.query
+    assert "only.eps_p=0.5" in tab.query

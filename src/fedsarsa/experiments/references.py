@@ -3,6 +3,7 @@
 import threading
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -40,12 +41,18 @@ def reference(config: Config, folder: Path) -> Floats | None:
     fleet, algorithm = config.fleet, config.algorithm
     if isinstance(algorithm, MethodSection):
         return _target(fleet, algorithm, folder)
-    if algorithm.target == MAX or algorithm.behaviour is not None or algorithm.trace_decay > 0:
-        return None  # they settle elsewhere
+    if settles_elsewhere(algorithm):
+        return None
     if isinstance(fleet, PaperFleet):  # agent 0 is the nominal world at every level
         fleet = fleet.model_copy(update={"agents": 1, "eps_p": 0.0, "eps_r": 0.0})
     with _alone:  # threads would compute the same one side by side
         return _reference(fleet, config.algorithm.features, config.algorithm.policy, folder)
+
+
+def settles_elsewhere(algorithm: Any) -> bool:
+    """Whether agents with these settings, or with their section, settle elsewhere than SARSA does."""
+    apart = algorithm.behaviour is not None
+    return bool(algorithm.target == MAX or apart or algorithm.trace_decay > 0)
 
 
 @lru_cache(maxsize=64)

@@ -15,12 +15,14 @@ from fedsarsa.algorithm import FedSARSA
 from fedsarsa.experiments.config import Config
 from fedsarsa.experiments.method_sections import ours
 from fedsarsa.experiments.statistics import mean_and_margin
+from fedsarsa.explore import measurements
 from fedsarsa.explore.jobs import Stopped
 from fedsarsa.explore.measurements import watch
 from fedsarsa.federation.history import History
 from fedsarsa.worlds.control import ControlFleet, ControlWorld
 from fedsarsa.worlds.control.world import OBSERVATION, STATE, pack
 
+LEAST = 3  # runs that have an interval: that of two is nine times as wide as the runs differ
 POINTS = 50  # of a learning curve
 CELLS = 41  # of a map of values, along each of its sides
 
@@ -41,8 +43,7 @@ class Learned:
         """
         curve = self.history.learning_curve(bins=POINTS)
         with warnings.catch_warnings(action="ignore", category=RuntimeWarning):  # bins without an episode
-            agents, (mean, margin) = curve.mean("run"), mean_and_margin(curve.mean("agent"))
-        margin = margin.fillna(0.0)
+            agents, (mean, margin) = curve.mean("run"), _mean_and_margin(curve.mean("agent"))
         found = xr.Dataset({"mean": mean, "low": mean - margin, "high": mean + margin, "agents": agents})
         return found.assign_attrs(of=str(curve.name))
 
@@ -50,14 +51,18 @@ class Learned:
     def late(self) -> xr.Dataset:
         """Over agents: ``mean`` return of late episodes with its 95% band over runs, ``low`` to ``high``."""
         with warnings.catch_warnings(action="ignore", category=RuntimeWarning):  # agents without an episode
-            mean, margin = mean_and_margin(self.history.late_return())
-        margin = margin.fillna(0.0)
+            mean, margin = _mean_and_margin(self.history.late_return())
         return xr.Dataset({"mean": mean, "low": mean - margin, "high": mean + margin})
 
-    @cached_property
-    def policy(self) -> Policy:
-        """The greedy policy of the first run's last central parameter."""
-        return Policy.of(self.fleet, self.algo, self.history.final[0], greedy=True)
+    @property
+    def apart(self) -> bool:
+        """Whether every agent has a policy of its own."""
+        return "agent" in measurements.learned(self.history).dims
+
+    def policy(self, agent: int) -> Policy:
+        """The greedy policy of what the first run has left an agent, or all of them."""
+        theta = measurements.learned(self.history)[0]
+        return Policy.of(self.fleet, self.algo, theta[agent] if self.apart else theta, greedy=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,9 +106,15 @@ def train(
     return Learned(fleet, algo, algo.train(fleet, **settings.model_dump(), progress=progress))
 
 
+def _mean_and_margin(data: xr.DataArray) -> tuple[xr.DataArray, xr.DataArray]:
+    """Mean over runs and the half-width of its 95% interval; zero for fewer than `LEAST` runs."""
+    mean, margin = mean_and_margin(data)
+    return mean, margin.where(data.notnull().sum("run") >= LEAST, 0.0)
+
+
 def play(learned: Learned, agent: int, seed: int = 0) -> Episode:
     """An episode of the learned policy in an agent's world, to its end or its time limit."""
-    world, policy = learned.fleet[agent], learned.policy
+    world, policy = learned.fleet[agent], learned.policy(agent)
     rng = np.random.default_rng([seed, agent])
     physics, state, seen = pack([world])[0], np.zeros(STATE), np.zeros(OBSERVATION)
     size = len(world.bounds[0])
@@ -118,16 +129,16 @@ def play(learned: Learned, agent: int, seed: int = 0) -> Episode:
     return Episode(agent, world, np.array(states), total)
 
 
-def value_map(learned: Learned, across: int, up: int) -> xr.DataArray:
-    """The largest value of any action, over two numbers of the observation, (up, across).
+def value_map(learned: Learned, across: int, up: int, agent: int = 0) -> xr.DataArray:
+    """The largest value of any action to an agent, over two numbers of the observation, (up, across).
 
     The other numbers are in the middle between their bounds.
     """
     low, high = (np.array(side) for side in learned.fleet.bounds)
     axes = [np.linspace(low[place], high[place], CELLS) for place in (up, across)]
     seen = (low + high) / 2
-    found = np.empty((CELLS, CELLS))
+    found, policy = np.empty((CELLS, CELLS)), learned.policy(agent)
     for row, column in np.ndindex(found.shape):
         seen[up], seen[across] = axes[0][row], axes[1][column]
-        found[row, column] = learned.policy.values(seen).max()
+        found[row, column] = policy.values(seen).max()
     return xr.DataArray(found, coords={"up": axes[0], "across": axes[1]}, dims=("up", "across"))

@@ -12,7 +12,7 @@ from fedsarsa._checks import Floats
 from fedsarsa.explore.control_measurements import Episode, Learned
 from fedsarsa.explore.drawn_worlds import LOOKS, columns, film
 from fedsarsa.explore.page import BLUE, GREY, ORANGE
-from fedsarsa.explore.pictures import blank, finish
+from fedsarsa.explore.pictures import AGENT, STEPS, blank, finish
 
 LABELS = {"return": "return of an episode", "reward_per_step": "reward per step (no episode has ended)"}
 # Moves the lines of a seat to the picture that the player is at; nothing of it goes back to the server.
@@ -39,7 +39,7 @@ class LearningPicture:
     def __init__(self) -> None:
         self.agents = ColumnDataSource({"xs": [], "ys": []})
         self.mean = ColumnDataSource({"t": [], "mean": [], "low": [], "high": []})
-        self.figure = blank("Learning curves", "steps per agent", LABELS["return"], y_range=Range1d())
+        self.figure = blank("Learning curves", STEPS, LABELS["return"], y_range=Range1d())
         self.figure.varea("t", "low", "high", source=self.mean, color=BLUE, alpha=0.25)
         line = self.figure.line(
             "t", "mean", source=self.mean, color=BLUE, width=2, legend_label="fleet, with 95% band"
@@ -67,7 +67,7 @@ class LatePicture:
 
     def __init__(self) -> None:
         self.source = ColumnDataSource({"agent": [], "mean": [], "low": [], "high": []})
-        self.figure = blank("The last tenth of the training", "agent", LABELS["return"], y_range=Range1d())
+        self.figure = blank("The last tenth of the training", AGENT, LABELS["return"], y_range=Range1d())
         marks = self.figure.scatter("agent", "mean", source=self.source, color=BLUE, size=9)
         self.figure.add_layout(
             Whisker(base="agent", lower="low", upper="high", source=self.source, level="overlay")
@@ -81,7 +81,7 @@ class LatePicture:
         self.figure.left[0].axis_label = LABELS[learned.curves.attrs["of"]]
         values = {name: late[name].values for name in ("mean", "low", "high")}
         self.source.data = {"agent": np.arange(len(learned.fleet)), **values}
-        _limit(self.figure, late["mean"].values)
+        _limit(self.figure, late.to_array().values)
 
 
 class ValuePicture:
@@ -90,7 +90,7 @@ class ValuePicture:
     def __init__(self) -> None:
         self.source = ColumnDataSource({name: [] for name in ("image", "x", "y", "dw", "dh")})
         self.mapper = LinearColorMapper(palette=Viridis256, low=0.0, high=1.0)
-        self.figure = blank("Value of the best action, first run", "", "")
+        self.figure = blank("Value of the best action, first run", "", "", css_classes=["as-it-is"])
         drawn = self.figure.image(
             "image", x="x", y="y", dw="dw", dh="dh", source=self.source, color_mapper=self.mapper
         )
@@ -99,8 +99,9 @@ class ValuePicture:
         self.figure.add_layout(ColorBar(color_mapper=self.mapper, width=10), "right")
         self.figure.add_tools(HoverTool(renderers=[drawn], tooltips=[("value", "@image{0.00}")]))
 
-    def show(self, values: xr.DataArray, across: str, up: str) -> None:
-        """Draw values (up, across)."""
+    def show(self, values: xr.DataArray, across: str, up: str, whose: str = "") -> None:
+        """Draw values (up, across); ``whose``, where every agent has its own."""
+        self.figure.title.text = f"Value of the best action{whose}, first run"
         x, y = values["across"].values, values["up"].values
         low, high = float(values.min()), float(values.max())
         self.mapper.update(low=low, high=high if high > low else low + 1.0)

@@ -8,7 +8,7 @@ import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
@@ -19,9 +19,10 @@ from fedsarsa._checks import nearest
 from fedsarsa.experiments.config import Config
 from fedsarsa.experiments.config_errors import sentences
 from fedsarsa.experiments.method_sections import OURS
-from fedsarsa.explore.controls import EVERY, METHOD, WORLD, Control, settings_of, shown
+from fedsarsa.explore.controls import EVERY, FLEET_KIND, METHOD, WORLD, Control, Place, settings_of, shown
 
 Values = dict[str, Any]
+FILE = "file"  # key of an address: the name of the file that its settings change
 
 
 class SettingsError(ValueError):
@@ -37,31 +38,34 @@ class SettingsError(ValueError):
 
 @dataclass(frozen=True, eq=False)
 class Base:
-    """What controls change: a configuration as TOML gives it, and the folder of its files.
+    """What controls change: a configuration as TOML gives it, the folder of its files, and its own name.
 
     Keys that no control has stay as they are here.
     """
 
     content: dict[str, Any]
     folder: Path
+    name: str = ""
 
     def available(self, controls: Iterable[Control]) -> tuple[Control, ...]:
         """The controls without those of sections that are beyond them, such as worlds from a file."""
-        kept = []
-        if self.content["fleet"].get("kind", "paper") not in ("paper", "control"):
-            kept.append("fleet.")
-        for one in controls:
-            value = lookup(self.content, one.key)
-            beyond = one.chooses_kind and value not in (None, *one.options)
-            if beyond or isinstance(value, dict):  # such as a temperature that follows a schedule
-                kept.append(one.key.rpartition(".")[0] + ".")
+        kept, found = [], []
         if isinstance(self.content["algorithm"]["step_size"], list):
             kept.append("algorithm.step_size.")
-        return tuple(one for one in controls if not one.key.startswith(tuple(kept)))
+        for one in controls:
+            value = lookup(self.content, one.key)
+            if one.key.endswith(".kind") and isinstance(value, str) and value not in one.options:
+                one = replace(one, options=(*one.options, value))  # its numbers stay as in the file
+            elif isinstance(value, dict) or (one.has_words and value not in (None, *one.options)):
+                kept.append(one.key.rpartition(".")[0] + ".")  # such as a temperature that follows a schedule
+            left_out = one.needs == (FLEET_KIND, self.content["fleet"].get("kind")) and value is None
+            if not (left_out and one.range):  # another key has its place, such as tables for agents
+                found.append(one)
+        return tuple(one for one in found if not one.key.startswith(tuple(kept)))
 
 
-def base_of(config: Config | None = None, folder: Path = Path()) -> Base:
-    """The base of a configuration, of the published setting unless given."""
+def base_of(config: Config | None = None, folder: Path = Path(), name: str = "") -> Base:
+    """The base of a configuration, of the published setting unless given; ``name`` is that of its file."""
     content = _without_none((config or Config()).model_dump(mode="json"))
     algorithm = content["algorithm"]
     if not isinstance(algorithm["step_size"], dict | list):
@@ -69,7 +73,7 @@ def base_of(config: Config | None = None, folder: Path = Path()) -> Base:
     if "method" not in algorithm and "server" not in algorithm:  # the mean's arguments stand in its place
         given = {name: algorithm.pop(name) for name in ("weights", "radius") if name in algorithm}
         algorithm["server"] = {"kind": "mean", **given}
-    return Base(content, folder)
+    return Base(content, folder, name)
 
 
 def control_base() -> Base:
@@ -93,28 +97,79 @@ def only_shown(controls: tuple[Control, ...], values: Mapping[str, Any]) -> Valu
     return {one.key: values.get(one.key, one.default) for one in shown(controls, kinds | dict(values))}
 
 
+def places(controls: tuple[Control, ...], values: Mapping[str, Any]) -> dict[Place, Any]:
+    """The values of the controls that are there, by where they stand."""
+    return {one.place: values[one.key] for one in shown(controls, values) if one.key in values}
+
+
+def with_given(
+    controls: tuple[Control, ...], known: Mapping[Place, Any], values: Values, given: Values
+) -> Values:
+    """Values after some were given: controls that have come have what is known of them, or their defaults."""
+    kinds = {one.key: known.get(one.place, one.default) for one in controls if one.chooses_kind}
+    there = shown(controls, kinds | values | given)
+    return {one.key: given.get(one.key, known.get(one.place, one.default)) for one in there}
+
+
 def from_query(text: str, base: Base, controls: Sequence[Control]) -> tuple[Values, dict[str, str]]:
     """The values of an address's query, and what is wrong with keys that no control has.
 
     Keys that only other views have are left to them.
     """
-    others = {one.key for one in EVERY} - {one.key for one in controls}
     every = base.available(controls)
-    given = {key: parsed(value) for key, value in parse_qsl(text.removeprefix("?"), keep_blank_values=True)}
-    known = {one.key for one in every}
+    given = _given(text)
+    known, others = {one.key for one in every}, foreign(text, controls).keys()
     errors = {
         key: f"address: {key}: unknown key{nearest(key, sorted(known))}; valid: {', '.join(sorted(known))}"
-        for key in given.keys() - known - others
+        for key in given.keys() - known - others - {FILE}
     }
-    kinds = {one.key: one.options for one in every if one.chooses_kind}
-    for key, options in kinds.items():
-        if key in given and given[key] not in options:
-            said = f"{key}: expected {' or '.join(options)}, got {given[key]!r}"
-            errors[key] = f"address: {said}{nearest(given.pop(key), list(options))}"
+    if given.get(FILE, base.name) != base.name:
+        errors[FILE] = wrong_file(str(given[FILE]), base.name)
+    for key in given.keys() & known:
+        options = [word for one in every if one.key == key and one.has_words for word in one.options]
+        if isinstance(given[key], dict):
+            errors[key] = (
+                f"address: {key}: expected a number, a word or a list, got {written(given.pop(key))}"
+            )
+        elif options and given[key] not in options:
+            said = f"{key}: expected {' or '.join(dict.fromkeys(options))}, got {given[key]!r}"
+            errors[key] = f"address: {said}{nearest(str(given.pop(key)), options)}"
     values = first_values(base, every)
     if WORLD in given and given[WORLD] != values.get(WORLD):
-        values |= settings_of(given[WORLD])
-    return only_shown(every, values | given), errors
+        given = settings_of(given[WORLD]) | given
+    own = {key: value for key, value in given.items() if key in known}
+    return with_given(every, places(every, values), values, own), errors
+
+
+def foreign(text: str, controls: Iterable[Control]) -> Values:
+    """The values of a query that only other views have controls for."""
+    others = {one.key for one in EVERY} - {one.key for one in controls}
+    return {key: value for key, value in _given(text).items() if key in others}
+
+
+def whole_query(base: Base, values: Values, controls: Sequence[Control], others: Values) -> str:
+    """The query of an address that restores values, and those of other views.
+
+    It names the file of the base where the published setting would not do in its place.
+    """
+    if not base.name:
+        return to_query(others | values)
+    plain = control_base() if base.content["fleet"].get("kind") == "control" else base_of()
+    again, errors = from_query(to_query(values), plain, controls)
+    alike = not errors and content_of(plain, again) == content_of(base, values)
+    return to_query(({} if alike else {FILE: base.name}) | others | values)
+
+
+def wrong_file(wanted: str, got: str) -> str:
+    """Why an address whose settings change a file's cannot be shown."""
+    return (
+        f"address: {FILE}: expected a page that was opened with {wanted}, got one with {got or 'no file'}: "
+        f"fedsarsa explore {wanted} 'http://...'"
+    )
+
+
+def _given(text: str) -> Values:
+    return {key: parsed(value) for key, value in parse_qsl(text.removeprefix("?"), keep_blank_values=True)}
 
 
 def to_query(values: Mapping[str, Any]) -> str:

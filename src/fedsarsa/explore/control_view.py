@@ -13,18 +13,25 @@ import xarray as xr
 
 from fedsarsa.experiments.config import Config
 from fedsarsa.experiments.statistics import mean_and_margin
-from fedsarsa.explore import control_measurements, exports, page
-from fedsarsa.explore.control_measurements import Episode, Learned
+from fedsarsa.explore import control_measurements, exports, measurements, page
+from fedsarsa.explore.control_measurements import LEAST, Episode, Learned
 from fedsarsa.explore.control_pictures import LatePicture, LearningPicture, ValuePicture, WorldPicture
-from fedsarsa.explore.control_values import Base, blamed, to_query
-from fedsarsa.explore.controls import CONTROL_ALGORITHM, CONTROL_FLEET, TRAINING, WORLD, settings_of
+from fedsarsa.explore.control_values import Base, blamed, whole_query
+from fedsarsa.explore.controls import (
+    CONTROL_ALGORITHM,
+    CONTROL_FLEET,
+    TRAINING,
+    WORLD,
+    main_first,
+    settings_of,
+)
 from fedsarsa.explore.downloads import Downloads
 from fedsarsa.explore.drawn_worlds import LOOKS
 from fedsarsa.explore.jobs import Deliver, Progress, Stopped, reporter
 from fedsarsa.explore.session import Session
-from fedsarsa.explore.training_view import TrainingView
+from fedsarsa.explore.training_view import TRAINING_WORDS, TrainingView
 
-GROUPS = {"Fleet": CONTROL_FLEET, "Algorithm": CONTROL_ALGORITHM, "Training": TRAINING}
+GROUPS = main_first({"Fleet": CONTROL_FLEET, "Algorithm": CONTROL_ALGORITHM, "Training": TRAINING})
 CONTROLS = tuple(control for group in GROUPS.values() for control in group)
 SEATS = 4  # worlds that are seen side by side
 PICTURES = 250  # of a film at most
@@ -82,27 +89,30 @@ class ControlView(TrainingView):
         for widget in (self.watch, self.across, self.up):
             widget.param.watch(lambda _: session.at_once(self.choose), "value")
         self.learned: Learned | None = None
-        self.choosing = False
-        self.downloads = Downloads(exports.CONTROL_FILES, lambda: self.learned)
+        self.choosing, self.plane = False, (0, 1)
+        self.downloads = Downloads("control", exports.CONTROL_FILES)
         choices = pn.Card(
-            self.watch,
-            pn.Row(self.across, self.up),
-            self.player,
+            pn.FlexBox(self.watch, pn.Row(self.across, self.up), self.player),
             title="What to see",
             sizing_mode="stretch_width",
             css_classes=["group"],
-            margin=(0, 0, 8, 0),
+            margin=(8, 0),
         )
-        pictures: list[Any] = [self.curve, self.late, self.value, *self.seats]
-        self.layout = pn.Column(
+        self.answers = page.pinned(
+            pn.Column(self.form.layout, self.downloads.layout),
+            (self.curve.figure, self.late.figure),
+            pn.Column(
+                choices,
+                page.grid(self.value.figure, *(one.figure for one in self.seats)),
+                stylesheets=[page.DARK],
+                sizing_mode="stretch_width",
+            ),
+        )
+        self.layout = page.whole(
             session.head,
             self.words,
             self.busy.layout,
-            page.sides(
-                pn.Column(choices, self.form.layout, self.downloads.layout),
-                page.grid(*(one.figure for one in pictures)),
-            ),
-            sizing_mode="stretch_width",
+            self.answers,
         )
 
     def changed(self, moving: bool) -> None:
@@ -125,7 +135,7 @@ class ControlView(TrainingView):
 
     def train(self, config: Config, deliver: Deliver) -> None:
         """Train, then play."""
-        self.busy.show(0.0)
+        self.pending = [TRAINING_WORDS]
         self.training.submit(partial(_learned, config, self.base.folder, self.wanted, deliver), deliver)
 
     def choose(self) -> None:
@@ -134,6 +144,8 @@ class ControlView(TrainingView):
             return
         names = self.across.options
         plane = names.index(self.across.value), names.index(self.up.value)
+        if plane[0] == plane[1]:  # the one that was not changed takes the other's place
+            plane = (self.plane[1], plane[1]) if plane[0] == self.plane[0] else (plane[0], self.plane[0])
         self.wanted = Wanted(tuple(self.watch.value), plane)
         self.session.address(self.query())
         work, deliver = partial(_played, self.learned, self.wanted), partial(self.deliver, self.turn)
@@ -145,7 +157,7 @@ class ControlView(TrainingView):
             return
         match result:
             case Progress(share):
-                self.busy.show(share)
+                self.busy.show("Training.", share)
             case Sketched(learned):
                 self.curve.show(learned)
                 self.late.show(learned)
@@ -153,10 +165,13 @@ class ControlView(TrainingView):
                 self.learned = result
                 self.curve.show(result)
                 self.late.show(result)
-                self.words.object = page.paragraph(sentence(result))
-                self.busy.hide()
+                self.say(sentence(result), measurements.remarks(result.fleet, result.algo, result.history))
+                self.downloads.offer(result, self.content())
+                self.done(TRAINING_WORDS)
             case Played():
                 self._show_played(result)
+            case Exception() if self.learned is not None:  # what came after the training failed
+                self.say(sentence(self.learned), wrong=str(result))
             case Exception():
                 self.complain({blamed(str(result), self.form.values): str(result)})
 
@@ -164,13 +179,15 @@ class ControlView(TrainingView):
         assert self.learned is not None  # it came before
         names = LOOKS[self.learned.fleet.world].dimensions(self.learned.fleet[0])
         across, up = (names[place] for place in played.plane)
+        self.plane = played.plane
         watched = [one.agent for one in played.episodes]
         self.choosing = True
         self.watch.param.update(options=list(range(len(self.learned.fleet))), value=watched)
         self.across.param.update(options=list(names), value=across)
         self.up.param.update(options=list(names), value=up)
         self.choosing = False
-        self.value.show(played.values, across, up)
+        whose = f" of agent {(watched or [0])[0]}" if self.learned.apart else ""
+        self.value.show(played.values, across, up, whose)
         longest = max((len(one.states) for one in played.episodes), default=1)
         stride = math.ceil(longest / PICTURES)
         for place, seat in enumerate(self.seats):
@@ -181,7 +198,7 @@ class ControlView(TrainingView):
         """The query of an address that restores the settings and what is seen."""
         own = zip(OWN, (self.wanted.agents, self.wanted.plane), strict=True)
         seen = {key: "|".join(map(str, numbers)) for key, numbers in own if numbers is not None}
-        return to_query(self.form.values | seen)
+        return whole_query(self.base, self.form.values, self.controls, self.others | seen)
 
 
 def sentence(learned: Learned) -> str:
@@ -192,16 +209,22 @@ def sentence(learned: Learned) -> str:
         runs = len(learned.history.failed_at)
         return f"In {failed} of {runs} runs parameters stopped being finite: try a smaller step size."
     kind = "a return of" if learned.curves.attrs["of"] == "return" else "a reward per step of"
-    mean, margin = (float(part) for part in mean_and_margin(learned.history.late_return().mean("agent")))
-    band = "" if math.isnan(margin) else f" (95%: {mean - margin:.4g} to {mean + margin:.4g})"
+    late = learned.history.late_return().mean("agent")
+    mean, margin = (float(part) for part in mean_and_margin(late))
+    known = int(late.notnull().sum()) >= LEAST
+    band = f" (95%: {mean - margin:.4g} to {mean + margin:.4g})" if known else ""
     who = "one agent" if len(learned.fleet) == 1 else f"{len(learned.fleet)} agents"
     said = f"After {steps} steps each, {who} have {kind} {mean:.4g} on the mean{band}."
     each = learned.late["mean"].values
     if len(each) > 1 and np.isfinite(each).all():
         best, worst = int(np.argmax(each)), int(np.argmin(each))
+        serves = "Policies of their own serve" if learned.apart else "One policy serves"
+        differ = learned.late["low"].values[best] > learned.late["high"].values[worst]
         said += (
-            f" One policy serves agent {best} best, with {each[best]:.4g}, "
+            f" {serves} agent {best} best, with {each[best]:.4g}, "
             f"and agent {worst} worst, with {each[worst]:.4g}."
+            if differ and known
+            else f" {serves} all agents alike, as far as the runs tell."
         )
     return said
 
@@ -237,5 +260,6 @@ def _played(learned: Learned, wanted: Wanted) -> Played:
     known = wanted.plane is not None and max(wanted.plane) < len(look.dimensions(fleet[0]))
     plane = wanted.plane if wanted.plane is not None and known else look.plane
     agents = range(min(3, len(fleet))) if wanted.agents is None else wanted.agents
-    episodes = [control_measurements.play(learned, agent) for agent in agents if agent < len(fleet)]
-    return Played(plane, episodes, control_measurements.value_map(learned, *plane))
+    seen = [agent for agent in agents if agent < len(fleet)]
+    episodes = [control_measurements.play(learned, agent) for agent in seen]
+    return Played(plane, episodes, control_measurements.value_map(learned, *plane, agent=(seen or [0])[0]))

@@ -2,17 +2,45 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
+
+from pydantic.fields import FieldInfo
 
 from fedsarsa.experiments.algorithm_sections import FEATURES, POLICIES, SERVERS, STEP_SIZES
+from fedsarsa.experiments.fleet_sections import (
+    Garnet,
+    GymTablesSection,
+    PaperFleet,
+    RandomMDPs,
+    SevenStates,
+    TwoState,
+    WindyCliffs,
+)
 from fedsarsa.experiments.method_sections import OURS, SECTIONS
-from fedsarsa.learning.policies import TIES
+from fedsarsa.experiments.section import DerivedSection
+from fedsarsa.federation.servers.consensus import GRAPHS
+from fedsarsa.federation.servers.personal import ACTS
+from fedsarsa.learning.features import FINITE
 from fedsarsa.learning.targets import TARGETS, TRACES
+from fedsarsa.methods.q_avg import FORMS
 from fedsarsa.worlds.control.registry import WORLDS
-from fedsarsa.worlds.paper import SCHEMES
 
-METHOD, WORLD = "algorithm.method", "fleet.world"
+METHOD, WORLD, FLEET_KIND = "algorithm.method", "fleet.world", "fleet.kind"
+MAIN = (  # how keys begin whose controls come first
+    FLEET_KIND,
+    WORLD,
+    "fleet.agents",
+    "fleet.eps_",
+    "fleet.spread",
+    "algorithm.sync_every",
+    "algorithm.step_size",
+    "training.runs",
+    "training.steps",
+)
 PERIODS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+
+
+Place = tuple[str, tuple[str, str] | None]
 
 
 @dataclass(frozen=True)
@@ -46,6 +74,16 @@ class Control:
         """Whether other controls come and go with its value."""
         return self.key.endswith(".kind") or self.key in (METHOD, WORLD)
 
+    @property
+    def has_words(self) -> bool:
+        """Whether it is a list of words."""
+        return bool(self.options) and all(isinstance(one, str) for one in self.options)
+
+    @property
+    def place(self) -> Place:
+        """Where it stands: kinds may have keys of one name, each with numbers of its own."""
+        return self.key, self.needs
+
 
 def _series(first: int, last: int) -> tuple[float, ...]:
     """1, 2, 5 times powers of ten from 10**first, up to 10**last."""
@@ -53,79 +91,114 @@ def _series(first: int, last: int) -> tuple[float, ...]:
     return (*numbers, float(f"1e{last}"))
 
 
-COUNTS = (5, 10, 20, 50, 100, 200)
-FLEET = (
-    Control("fleet.agents", "agents N", range=(1, 60, 1), default=20),
-    Control("fleet.eps_p", "kernels differ by eps_p", range=(0.0, 2.0, 0.05), default=1.0),
-    Control("fleet.eps_r", "rewards differ by eps_r", range=(0.0, 2.0, 0.05), default=1.0),
-    Control("fleet.scheme", "scheme", SCHEMES, default="released"),
-    Control("fleet.seed", "seed of the worlds", default=0),
-    Control("fleet.states", "states", COUNTS, default=100),
-    Control("fleet.actions", "actions", COUNTS, default=100),
-    Control("fleet.discount", "discount", range=(0.0, 0.95, 0.05), default=0.2),
-)
+def _whole(first: int, last: int) -> tuple[int, ...]:
+    """The same as whole numbers."""
+    return tuple(int(number) for number in _series(first, last))
 
 
-def _of(section: str, kind: str, *controls: tuple[Any, ...]) -> tuple[Control, ...]:
-    """The controls (name, label, default, options, range) of one kind of a section."""
-    made = []
-    for name, label, default, options, limits in controls:
-        needs = (f"algorithm.{section}.kind", kind)
-        made.append(Control(f"algorithm.{section}.{name}", label, options, limits, default, needs))
-    return tuple(made)
+COUNTS = (2, 5, 10, 20, 50, 100, 200)
+TOY_TEXT = ("FrozenLake-v1", "CliffWalking-v1", "Taxi-v3")
+# How keys look that their types say too little of: label, options, range, default.
+LOOKS: dict[str, dict[str, Any]] = {
+    "fleet.agents": {"label": "agents N", "range": (1, 60, 1), "default": 4},
+    "fleet.eps_p": {"label": "kernels differ by eps_p", "range": (0.0, 2.0, 0.05)},
+    "fleet.eps_r": {"label": "rewards differ by eps_r", "range": (0.0, 2.0, 0.05)},
+    "fleet.seed": {"label": "seed of the worlds"},
+    "fleet.states": {"options": COUNTS},
+    "fleet.actions": {"options": COUNTS},
+    "fleet.discount": {"range": (0.0, 0.99, 0.01)},
+    "fleet.restart": {"range": (0.0, 1.0, 0.05)},
+    "fleet.id": {"label": "environment", "options": TOY_TEXT, "default": TOY_TEXT[0]},
+    "features.d1": {"range": (1, 20, 1)},
+    "features.d2": {"range": (1, 20, 1)},
+    "features.tilings": {"range": (1, 32, 1)},
+    "features.order": {"range": (1, 7, 1)},
+    "policy.temperature": {"options": _series(-1, 3)},
+    "policy.eps": {"range": (0.0, 1.0, 0.01)},
+    "policy.pi": {"label": "action, or uniform"},
+    "step_size.value": {"options": _series(-4, 0), "default": 0.01},
+    "step_size.start": {"label": "at first", "options": _series(-4, 0), "default": 0.05},
+    "step_size.end": {"label": "at the end", "options": _series(-4, 0), "default": 0.005},
+    "step_size.steps": {"label": "reached at step", "options": _whole(2, 6), "default": 10_000},
+    "step_size.w": {"options": _series(-3, 1), "default": 0.05},
+    "step_size.a": {"options": _series(0, 5), "default": 8000.0},
+    "step_size.values": {"default": [0.05, 0.01]},
+    "step_size.boundaries": {"label": "from step", "default": [10_000]},
+    "server.share": {"range": (0.0, 0.45, 0.05)},
+    "server.liars": {"range": (0, 20, 1)},
+    "server.act": {"label": "agents act by", "options": ACTS},
+    "server.graph": {"options": GRAPHS},
+    "server.size": {"label": "size of the server's step", "options": _series(-2, 1)},
+    "server.clip": {"label": "longest change, others are clipped", "options": _series(-2, 2)},
+    "server.noise": {"label": "noise, in clips", "options": _series(-2, 1)},
+    "server.own": {"label": "weight of the own direction"},
+    "n": {"label": "steps n of a return", "range": (1, 20, 1)},
+    "form": {"options": FORMS},
+    "graph": {"options": GRAPHS},
+    "server_step": {"label": "size of the server's step", "options": _series(-2, 1)},
+    "own": {"label": "weight of the own direction"},
+}
+# Keys without a control of their own: what chooses a section, tables, and what has a control for all methods.
+WITHOUT = {"kind", "method", "bounds", "options", "each"}
+WITHOUT |= {"features", "policy", "step_size", "sync_every", "behaviour"}
 
 
-_TIES = ("ties", "ties", "share", TIES, None)
-_BETWEEN = (
-    ("start", "at first", 0.05, _series(-4, 0), None),
-    ("end", "at the end", 0.005, _series(-4, 0), None),
-    ("steps", "reached at step", 10_000, tuple(int(number) for number in _series(2, 6)), None),
-)
-_RADIUS = ("radius", "radius (empty: none)", "", (), None)
-ALGORITHM = (
-    Control(
-        "algorithm.features.kind",
-        "features",
-        tuple(kind for kind in FEATURES if kind in {"modulo", "one-hot"}),
-        default="modulo",
-    ),
-    *_of("features", "modulo", ("d1", "d1", 5, (), (1, 20, 1)), ("d2", "d2", 5, (), (1, 20, 1))),
+def _of(place: str, kinds: Mapping[str, type[DerivedSection]]) -> tuple[Control, ...]:
+    """A control for every key of the sections at ``place``, such as algorithm.policy; there with its kind."""
+    chooser = METHOD if place == "algorithm" else f"{place}.kind"
+    return tuple(
+        _derived(f"{place}.{name}", field, (chooser, kind))
+        for kind, section in kinds.items()
+        for name, field in section.model_fields.items()
+        if name not in WITHOUT
+    )
+
+
+def _derived(key: str, field: FieldInfo, needs: tuple[str, str]) -> Control:
+    """A control for a key of a section, by the key's default and its words."""
+    look = LOOKS.get(key.removeprefix("algorithm."), {})
+    known = None if field.is_required() else field.default
+    default = look.get("default", "") if known is None else known
+    label = key.rpartition(".")[2].replace("_", " ") + (" (empty: none)" if default == "" else "")
+    words = get_args(field.annotation) if get_origin(field.annotation) is Literal else ()
+    options = look.get("options", words)
+    return Control(key, look.get("label", label), options, look.get("range"), default, needs)
+
+
+FLEETS: dict[str, type[DerivedSection]] = {
+    "paper": PaperFleet,
+    "random-mdps": RandomMDPs,
+    "windy-cliffs": WindyCliffs,
+    "garnet": Garnet,
+    "two-state": TwoState,
+    "seven-states": SevenStates,
+    "gym-tables": GymTablesSection,
+}
+FLEET = (Control(FLEET_KIND, "worlds", tuple(FLEETS), default="paper"), *_of("fleet", FLEETS))
+OF_PAIRS = {kind: FEATURES[kind] for kind in ("modulo", "one-hot")}  # tables come from files
+OF_NUMBERS = {kind: one for kind, one in FEATURES.items() if one.source not in FINITE.values()}
+LEARNING = (
     Control("algorithm.policy.kind", "policy", tuple(POLICIES), default="softmax"),
-    *_of("policy", "softmax", ("temperature", "temperature", 100.0, _series(-1, 3), None)),
-    *_of("policy", "greedy", _TIES),
-    *_of("policy", "epsilon-greedy", ("eps", "eps", 0.1, (), (0.0, 1.0, 0.01)), _TIES),
-    *_of("policy", "fixed", ("pi", "action, or uniform", "uniform", (), None)),
+    *_of("algorithm.policy", POLICIES),
     Control("algorithm.target", "target", tuple(TARGETS), default="sampled"),
     Control("algorithm.step_size.kind", "step size", tuple(STEP_SIZES), default="constant"),
-    *_of("step_size", "constant", ("value", "value", 0.01, _series(-4, 0), None)),
-    *_of("step_size", "linear", *_BETWEEN),
-    *_of("step_size", "exponential", *_BETWEEN),
-    *_of(
-        "step_size",
-        "linear-decay",
-        ("w", "w", 0.05, _series(-3, 1), None),
-        ("a", "a", 8000.0, _series(0, 5), None),
-    ),
-    *_of(
-        "step_size",
-        "piecewise-decay",
-        ("values", "values", [0.05, 0.01], (), None),
-        ("boundaries", "from step", [10_000], (), None),
-    ),
+    *_of("algorithm.step_size", STEP_SIZES),
     Control("algorithm.sync_every", "local steps K", (*PERIODS, "never"), default=10),
     Control("algorithm.server.kind", "server rule", tuple(SERVERS), default="mean"),
-    *_of("server", "mean", _RADIUS),
-    *_of("server", "median", _RADIUS),
-    *_of("server", "trimmed-mean", ("share", "share", 0.2, (), (0.0, 0.45, 0.05)), _RADIUS),
-    *_of("server", "krum", ("liars", "liars", 1, (), (0, 20, 1)), _RADIUS),
-    *_of("server", "personal", ("act", "agents act by", "own", ("own", "mixture"), None), _RADIUS),
+    *_of("algorithm.server", SERVERS),
+)
+ALGORITHM = (
+    Control("algorithm.features.kind", "features", tuple(OF_PAIRS), default="modulo"),
+    *_of("algorithm.features", OF_PAIRS),
+    *LEARNING,
+    *_of("algorithm", SECTIONS),
 )
 TRAINING = (
     Control("training.runs", "runs", range=(1, 50, 1), default=10),
     Control(
         "training.steps",
         "steps per agent",
-        tuple(int(number) for number in _series(3, 6)),
+        _whole(3, 6),
         default=20_000,
     ),
     Control("training.seed", "seed of the runs", default=0),
@@ -156,10 +229,9 @@ CONTROL_FLEET = (
     Control("fleet.discount", "discount", (0.9, 0.95, 0.98, 0.99, 0.995, 1.0), default=0.99),
 )
 CONTROL_ALGORITHM = (
-    Control("algorithm.features.kind", "features", ("tile-coding", "fourier"), default="tile-coding"),
-    *_of("features", "tile-coding", ("tilings", "tilings", 8, (), (1, 32, 1)), ("bins", "bins", 8, (), None)),
-    *_of("features", "fourier", ("order", "order", 3, (), (1, 7, 1))),
-    *(one for one in ALGORITHM if not one.key.startswith("algorithm.features.")),
+    Control("algorithm.features.kind", "features", tuple(OF_NUMBERS), default="tile-coding"),
+    *_of("algorithm.features", OF_NUMBERS),
+    *LEARNING,
     Control("algorithm.trace_decay", "trace decay", range=(0.0, 1.0, 0.05), default=0.0),
     Control("algorithm.traces", "traces", TRACES, default="accumulating"),
 )
@@ -190,6 +262,14 @@ LEARNED_WITH: dict[str, dict[str, Any]] = {
 EVERY = (*FLEET, METHODS, *ALGORITHM, *TRAINING, TARGET, *CONTROL_FLEET, *CONTROL_ALGORITHM)  # of all views
 
 
+def main_first(groups: Mapping[str, tuple[Control, ...]]) -> dict[str, tuple[Control, ...]]:
+    """The groups, after one of the controls that are moved most."""
+    every = [one for group in groups.values() for one in group]
+    main = tuple(one for start in MAIN for one in every if one.key.startswith(start))
+    rest = {title: tuple(one for one in group if one not in main) for title, group in groups.items()}
+    return {"Main settings": main} | rest
+
+
 def shown(controls: tuple[Control, ...], values: Mapping[str, Any]) -> list[Control]:
     """The controls that are there when keys have these values."""
     kept = _keys_of(values.get(METHOD, OURS))
@@ -216,4 +296,4 @@ def _keys_of(method: str) -> set[str] | None:
     if method == OURS or method not in SECTIONS:
         return None
     keys = set(SECTIONS[method].key_names) | {"method"}
-    return keys if SECTIONS[method].source.task == "control" else keys & {"method", "step_size", "sync_every"}
+    return keys if SECTIONS[method].source.task == "control" else keys - {"features", "policy"}

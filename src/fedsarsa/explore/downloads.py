@@ -1,39 +1,45 @@
 """Buttons that take a view's settings and numbers elsewhere."""
 
 import io
-from collections.abc import Callable
+from collections.abc import Iterable
 from typing import Any
 
 import panel as pn
 
 from fedsarsa.explore import exports
 
+COPY = """
+navigator.clipboard.writeText(text.value).then(() => {
+  button.setv({label: "Copied"}, {sync: false})
+  setTimeout(() => button.setv({label: "%s"}, {sync: false}), 1500)
+})
+"""
+
 
 class Downloads:
-    """Copy as Python or TOML; download PNG, SVG, CSV and netCDF.
+    """Copy as Python or TOML; download files of what is drawn, each as soon as there is something in it.
 
     Parameters
     ----------
+    name : str
+        How names of files begin.
     files : mapping
         Name of what can be downloaded -> the ending of the file, and how it is made of what is drawn and
         the settings.
-    drawn : function
-        What is drawn now; None: nothing.
+    copies : bool
+        Whether there are settings to copy.
     """
 
-    def __init__(self, files: exports.Files, drawn: Callable[[], Any]) -> None:
-        self.drawn = drawn
-        self.content: dict[str, Any] = {}
-        self._texts = {name: pn.widgets.TextAreaInput(visible=False) for name in ("Python", "TOML")}
-        copies = []
-        for name, text in self._texts.items():
-            button = pn.widgets.Button(name=f"Copy as {name}", width=130, margin=4)
-            button.js_on_click(args={"text": text}, code="navigator.clipboard.writeText(text.value)")
-            copies += [button, text]
-        buttons = [self._file(name, *how) for name, how in files.items()]
+    def __init__(self, name: str, files: exports.Files, copies: bool = True) -> None:
+        self._files = files
+        self._offered: dict[str, tuple[Any, dict[str, Any]]] = {}
+        self._texts = {one: pn.widgets.TextAreaInput(visible=False) for one in ("Python", "TOML")}
+        self._copies = {one: self._copy(one, text) for one, text in self._texts.items()} if copies else {}
+        self._buttons = {one: self._file(one, f"{name}.{ending}") for one, (ending, _) in files.items()}
+        rows = [pn.FlexBox(*self._copies.values(), *self._texts.values())] if copies else []
         self.layout = pn.Card(
-            pn.FlexBox(*copies),
-            pn.FlexBox(*buttons),
+            *rows,
+            pn.FlexBox(*self._buttons.values()),
             title="Take it with you",
             sizing_mode="stretch_width",
             css_classes=["group"],
@@ -41,17 +47,32 @@ class Downloads:
 
     def refresh(self, content: dict[str, Any]) -> None:
         """Take the settings that are shown now."""
-        self.content = content
-        self._texts["Python"].value = exports.python(content)
-        self._texts["TOML"].value = exports.toml_text(content)
+        for one, made in (("Python", exports.python(content)), ("TOML", exports.toml_text(content))):
+            self._texts[one].value = made
+            self._copies[one].disabled = False
 
-    def _file(self, name: str, ending: str, make: Any) -> pn.widgets.FileDownload:
-        def made() -> io.BytesIO:
-            drawn = self.drawn()
-            if drawn is None:
-                raise ValueError("nothing has been trained yet")
-            return io.BytesIO(make(drawn, self.content))
+    def offer(self, drawn: Any, content: dict[str, Any], names: Iterable[str] | None = None) -> None:
+        """Take what is drawn now, and its settings, into the files of these ``names``, or into all."""
+        for one in self._files if names is None else names:
+            self._offered[one] = drawn, content
+            self._buttons[one].disabled = False
 
+    def made(self, name: str) -> bytes:
+        """A file, of what was offered last."""
+        return self._files[name][1](*self._offered[name])
+
+    def _copy(self, name: str, text: pn.widgets.TextAreaInput) -> pn.widgets.Button:
+        label = f"Copy as {name}"
+        button = pn.widgets.Button(name=label, width=130, margin=4, disabled=True)
+        button.js_on_click(args={"text": text, "button": button}, code=COPY % label)
+        return button
+
+    def _file(self, name: str, filename: str) -> pn.widgets.FileDownload:
         return pn.widgets.FileDownload(
-            callback=made, filename=f"federation.{ending}", label=name, width=62, margin=4
+            callback=lambda: io.BytesIO(self.made(name)),
+            filename=filename,
+            label=name,
+            width=62 + 7 * max(0, len(name) - 6),
+            margin=4,
+            disabled=True,
         )

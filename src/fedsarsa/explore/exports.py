@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import xarray as xr
 
 from fedsarsa.experiments.algorithm_sections import DEFAULT, SERVERS
@@ -34,7 +35,7 @@ METHOD_END = """history = algo.train(fleet, {training})
 print(history.final.mean("run"))
 """
 CONTROL_END = """history = algo.train(fleet, {training})
-print(history.learning_curve(bins=50).mean(["run", "agent"]))
+print(history.learning_curve(bins=50).mean("agent").mean("run"))
 """
 END = """history = algo.train(fleet, {training})
 target = fs.theory.fixed_point(fleet[0], algo.features, algo.policy)
@@ -110,22 +111,22 @@ def csv_text(trained: Trained, predicted: Predicted | None) -> str:
     columns = {name: curves[name].values for name in ("t", "error", "low", "high")}
     if predicted is not None:
         columns["predicted"] = predicted.mse.reindex(t=curves["t"]).values
-    return _csv(columns | {"drift": curves["drift"].values})
+    return csv_columns(columns | {"drift": curves["drift"].values})
 
 
 def learning_csv(curves: xr.Dataset) -> str:
     """Learning curves: t, mean over agents and runs, its 95% band, and every agent's own."""
     columns = {name: curves[name].values for name in ("t", "mean", "low", "high")}
     own = curves["agents"].transpose("agent", "t").values
-    return _csv(columns | {f"agent {agent}": values for agent, values in enumerate(own)})
+    return csv_columns(columns | {f"agent {agent}": values for agent, values in enumerate(own)})
 
 
-def _csv(columns: dict[str, Any]) -> str:
+def csv_columns(columns: dict[str, Any]) -> str:
     """Columns as text; what is not a number is left out."""
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow(columns)
-    for row in zip(*(values.tolist() for values in columns.values()), strict=True):
+    for row in zip(*(np.asarray(values).tolist() for values in columns.values()), strict=True):
         writer.writerow("" if isinstance(one, float) and math.isnan(one) else one for one in row)
     return text.getvalue()
 
@@ -154,7 +155,7 @@ def picture(trained: Trained, predicted: Predicted | None, kind: str) -> bytes:
     axes.margins(x=0)
     plots.finish([axes], plots.STEPS, plots.ERROR)
     plots.legend(figure, {"trained": colour}, **({} if predicted is None else {"predicted": plots.PREDICTED}))
-    return _saved(figure, kind)
+    return saved(figure, kind)
 
 
 def learning_picture(history: History, kind: str) -> bytes:
@@ -162,12 +163,13 @@ def learning_picture(history: History, kind: str) -> bytes:
     from fedsarsa.experiments import learning_curves  # Matplotlib too
 
     settings = history.settings
-    return _saved(
+    return saved(
         learning_curves.figure(history, f"{settings['agents']} agents, {settings['runs']} runs"), kind
     )
 
 
-def _saved(figure: "Figure", kind: str) -> bytes:
+def saved(figure: "Figure", kind: str) -> bytes:
+    """A figure as a file, the same for the same data."""
     made = io.BytesIO()
     figure.savefig(made, format=kind, dpi=150, metadata={"Date": None} if kind == "svg" else None)
     return made.getvalue()

@@ -12,9 +12,9 @@ from fedsarsa.algorithm import FedSARSA
 from fedsarsa.experiments.config import Config
 from fedsarsa.explore import exports, measurements, page, theory_answers
 from fedsarsa.explore.control_values import Base, blamed
-from fedsarsa.explore.controls import ALGORITHM, FLEET, METHODS, TRAINING
+from fedsarsa.explore.controls import ALGORITHM, FLEET, METHODS, TRAINING, main_first
 from fedsarsa.explore.downloads import Downloads
-from fedsarsa.explore.jobs import Deliver, Latest, Progress, Stopped, in_process, reporter
+from fedsarsa.explore.jobs import Deliver, Latest, Progress, Stopped, StoppedError, in_process, reporter
 from fedsarsa.explore.measurements import Trained
 from fedsarsa.explore.pictures import (
     DriftPicture,
@@ -27,10 +27,11 @@ from fedsarsa.explore.pictures import (
 from fedsarsa.explore.sentence import sentences
 from fedsarsa.explore.session import Session
 from fedsarsa.explore.theory_answers import ByNumber, Gains, Points, Predicted, Unknown
-from fedsarsa.explore.training_view import TrainingView
+from fedsarsa.explore.training_view import TRAINING_WORDS, TrainingView
 
-GROUPS = {"Fleet": FLEET, "Algorithm": (METHODS, *ALGORITHM), "Training": TRAINING}
+GROUPS = main_first({"Fleet": FLEET, "Algorithm": (METHODS, *ALGORITHM), "Training": TRAINING})
 CONTROLS = tuple(control for group in GROUPS.values() for control in group)
+THEORY_WORDS = "Theory is being asked about these settings."
 DRAGGED_RUNS = 2  # while the hand moves
 
 
@@ -39,6 +40,11 @@ class Sketched:
     """A training with few runs, to draw while the hand moves."""
 
     trained: Trained
+
+
+@dataclass(frozen=True)
+class Answered:
+    """Theory has said all that it can."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,19 +69,18 @@ class FederationView(TrainingView):
         self.cleared = 0
         self.theory = Latest()
         session.at_end(self.theory.close)
-        self.downloads = Downloads(
-            exports.FILES, lambda: self.trained and (self.trained, self.told.get(Predicted))
+        self.downloads = Downloads("federation", exports.FILES)
+        rest = (self.floor, self.points, self.returns, self.drift)
+        self.answers = page.pinned(
+            pn.Column(self.form.layout, self.downloads.layout),
+            (self.error.figure, self.gains.figure),
+            page.grid(*(one.figure for one in rest)),
         )
-        pictures = (self.error, self.gains, self.floor, self.points, self.returns, self.drift)
-        self.layout = pn.Column(
+        self.layout = page.whole(
             session.head,
             self.words,
             self.busy.layout,
-            page.sides(
-                pn.Column(self.form.layout, self.downloads.layout),
-                page.grid(*(one.figure for one in pictures)),
-            ),
-            sizing_mode="stretch_width",
+            self.answers,
         )
 
     def forget(self) -> None:
@@ -90,10 +95,9 @@ class FederationView(TrainingView):
     def train(self, config: Config, deliver: Deliver) -> None:
         """Train and predict."""
         folder = self.base.folder
+        self.pending = [TRAINING_WORDS, THEORY_WORDS]
         self.training.submit(partial(_trained, config, folder, deliver), deliver)
-        self.theory.submit(
-            lambda stopped: in_process(theory_answers.answers, config, folder, stopped=stopped), deliver
-        )
+        self.theory.submit(partial(_answers, config, folder), deliver)
 
     def halt(self) -> None:
         """Stop all computations; what is drawn stays."""
@@ -115,7 +119,10 @@ class FederationView(TrainingView):
             return
         match result:
             case Progress(share):
-                self.busy.show(share)
+                self.busy.show("Training.", share)
+                return
+            case Answered():
+                self.done(THEORY_WORDS)
                 return
             case Sketched(trained):
                 self._clear()
@@ -126,7 +133,8 @@ class FederationView(TrainingView):
                 self.trained = result
                 self._clear()
                 self.error.show(result)
-                self.busy.hide()
+                self.downloads.offer((result, self.told.get(Predicted)), self.content())
+                self.done(TRAINING_WORDS)
                 self.session.later(partial(self._show_rest, result, turn))
                 return
             case Apart():
@@ -135,6 +143,8 @@ class FederationView(TrainingView):
             case Predicted():
                 self.told[Predicted] = result
                 self.error.predict(result)
+                if self.trained is not None:
+                    self.downloads.offer((self.trained, result), self.content())
             case Gains():
                 self.told[Gains] = result
                 self.gains.predict(result)
@@ -142,6 +152,9 @@ class FederationView(TrainingView):
                 self.told[type(result)] = result
             case Unknown(part, why):
                 self.unknown[part] = why
+                self.gains.predict(self.told.get(Gains), silent=part in (Gains, Predicted))
+            case Exception() if self.trained is not None:  # what came after the training failed
+                self.unknown[Exception] = str(result)
             case Exception():
                 self.complain({blamed(str(result), self.form.values): str(result)})
                 return
@@ -171,14 +184,27 @@ class FederationView(TrainingView):
             measured = measurements.errors_alone(self.apart.local, own), self.trained.errors_to(own)
             self.gains.show(*measured)
         said = sentences(self.trained, self.told.get(Predicted), measured, self.told.get(ByNumber))
-        notes = self.told[Predicted].warnings if Predicted in self.told else ()
-        why = tuple(dict.fromkeys(f"No prediction: {reason}" for reason in self.unknown.values()))
-        self.words.object = page.paragraph(said, (*notes, *why))
+        notes = self.trained.remarks + (self.told[Predicted].warnings if Predicted in self.told else ())
+        after = [reason for part, reason in self.unknown.items() if part is Exception]
+        # Where theory is silent about one part, it is about the next ones, in similar words.
+        why = [f"No prediction: {reason}" for part, reason in self.unknown.items() if part is not Exception]
+        self.say(said, (*notes, *why[:1], *after))
 
 
 def _trained(config: Any, folder: Any, deliver: Any, stopped: Stopped) -> Iterator[Any]:
     """A training."""
     yield measurements.train(config, folder, stopped, reporter(deliver))
+
+
+def _answers(config: Any, folder: Any, stopped: Stopped) -> Iterator[Any]:
+    """What theory says, from a process of its own."""
+    try:
+        yield from in_process(theory_answers.answers, config, folder, stopped=stopped)
+    except StoppedError:
+        raise
+    except Exception as error:  # whatever it is, the training is worth seeing without it
+        yield Unknown(Predicted, str(error))
+    yield Answered()
 
 
 def _apart(trained: Trained, stopped: Stopped) -> Iterator[Any]:

@@ -6,12 +6,31 @@ from typing import Any
 
 import panel as pn
 
-from fedsarsa.explore.control_values import Base, Values, only_shown, parsed, written
-from fedsarsa.explore.controls import Control, shown
+from fedsarsa.explore.control_values import Base, Values, parsed, places, with_given, written
+from fedsarsa.explore.controls import Control, Place, shown
 from fedsarsa.explore.page import ERROR
 
+# Names the handles of sliders for those who do not see the label beside them, once they are drawn.
+NAME_HANDLES = """
+const inside = root => [...root.querySelectorAll("*")]
+    .flatMap(one => [one, ...(one.shadowRoot ? inside(one.shadowRoot) : [])])
+const words = root => [...root.children]
+    .filter(one => !["STYLE", "LINK"].includes(one.tagName)).map(one => one.textContent).join("")
+const label = handle => {
+    const slider = handle.getRootNode(), title = slider.querySelector(".bk-slider-title")
+    const beside = [...slider.host.parentNode.children].find(one => one.shadowRoot && one !== slider.host)
+    return (title && title.textContent) || words(beside.shadowRoot)
+}
+const name = again => {
+    const handles = inside(document).filter(one => one.matches(".noUi-handle:not([aria-label])"))
+    for (const one of handles) one.setAttribute("aria-label", label(one).replace(/:[^:]*$/, ""))
+    if (again) setTimeout(name, 500, again - 1)
+}
+name(6)
+"""
 Changed = Callable[[bool], None]  # gets whether the hand still moves
 WIDTH = 280  # pixels of a control
+LARGEST = 2**53  # number that a browser holds
 
 
 class Form:
@@ -32,8 +51,13 @@ class Form:
     def __init__(
         self, base: Base, groups: Mapping[str, tuple[Control, ...]], values: Values, changed: Changed
     ) -> None:
-        self.groups = {title: base.available(controls) for title, controls in groups.items()}
+        there = base.available([one for controls in groups.values() for one in controls])
+        self.groups = {
+            title: tuple(one for one in controls if one in there) for title, controls in groups.items()
+        }
         self.values, self.changed = dict(values), changed
+        self.controls = tuple(one for controls in self.groups.values() for one in controls)
+        self._known: dict[Place, Any] = places(self.controls, values)  # also of controls that have gone
         self._widgets: dict[str, dict[str, Any]] = {}
         self._errors: dict[str, str] = {}
         self._columns = {title: pn.Column(sizing_mode="stretch_width") for title in self.groups}
@@ -46,7 +70,13 @@ class Form:
             for title, column in self._columns.items()
             if len(column)
         ]
-        self.layout = pn.Column(*cards, width=WIDTH + 30, css_classes=["form"])
+        self._filled = pn.widgets.IntInput(value=0, visible=False)
+        self._filled.jscallback(value=NAME_HANDLES)
+        self.layout = pn.Column(*cards, self._filled, width=WIDTH + 30, css_classes=["form"])
+
+    def name_handles(self) -> None:
+        """Name the handles of sliders; to be called when the page is in the browser, or has new ones."""
+        self._filled.value = (self._filled.value or 0) + 1
 
     def show_errors(self, errors: Mapping[str, str]) -> None:
         """Show every error below its control, and no others."""
@@ -58,18 +88,21 @@ class Form:
 
     def set(self, values: Mapping[str, Any]) -> None:
         """Give some controls other values, and say so once."""
-        self.values |= values
+        self._arrange(values)
         for title in self.groups:
             self._fill(title)
+        self.name_handles()
         self.changed(False)
+
+    def _arrange(self, given: Mapping[str, Any]) -> None:
+        """Take values; controls that come back with them have their numbers of before."""
+        self._known |= places(self.controls, self.values)
+        self.values = with_given(self.controls, self._known, self.values, dict(given))
 
     def _fill(self, title: str) -> None:
         """Make the widgets of the controls that are there now."""
-        controls = self.groups[title]
-        kept = {key: value for key, value in self.values.items() if key not in {one.key for one in controls}}
-        self.values = kept | only_shown(controls, self.values)
         self._widgets[title] = {}
-        for one in shown(controls, self.values):
+        for one in shown(self.groups[title], self.values):
             made = self._widgets[title][one.key] = widget(one, self.values[one.key])
             moves = dragging(made)
             made.param.watch(lambda event, one=one, moves=moves: self._take(one, event.new, moves), "value")
@@ -96,9 +129,13 @@ class Form:
             value = round(float(value), 10)  # 0.15000000000000002
         if self.values.get(control.key) == value and moving:
             return
-        self.values[control.key] = value
         if control.chooses_kind:
-            self._fill(next(title for title, every in self.groups.items() if control in every))
+            self._arrange({control.key: value})
+            for title in self.groups:
+                self._fill(title)
+            self.name_handles()
+        else:
+            self.values[control.key] = value
         self.changed(moving)
 
 
@@ -110,7 +147,8 @@ def dragging(made: Any) -> bool:
 def widget(control: Control, value: Any) -> Any:
     """The widget of a control; values beyond a slider's ends move its ends."""
     common = {"name": control.label, "width": WIDTH, "margin": (4, 5)}
-    number = isinstance(value, int | float) and not isinstance(value, bool)
+    kinds = {type(one) for one in (*control.options, *(control.range or ())) if not isinstance(one, str)}
+    number = type(value) in kinds | {int} and abs(value) < LARGEST  # others wait for their error
     if isinstance(control.default, bool):
         return pn.widgets.Checkbox(value=bool(value), **common)
     if control.range is not None:

@@ -12,13 +12,21 @@ from fedsarsa.experiments.leaderboard import tables
 from fedsarsa.experiments.leaderboard.entries import BLOCKS
 from fedsarsa.experiments.leaderboard.tables import Row
 from fedsarsa.explore import page
-from fedsarsa.explore.pictures import blank
+from fedsarsa.explore.downloads import Downloads
+from fedsarsa.explore.pictures import blank, finish
 from fedsarsa.explore.results import Leaderboard
+from fedsarsa.explore.results_exports import BOARD_FILES
 from fedsarsa.explore.results_view import LOOK_SECONDS, TABLE, html_table
 from fedsarsa.explore.session import Session
 
-LINE, MARGINS = 26, 90  # pixels of a method's line, and of what is above and below them
+LINE, MARGINS = 26, 150  # pixels of a method's line, and of what is above and below them
 COLOURS = dict(zip(BLOCKS, (page.BLUE, page.ORANGE, page.GREEN, page.GREY), strict=True))
+MARKERS = dict(zip(BLOCKS, ("circle", "square", "triangle", "diamond"), strict=True))
+NAMES = {  # in two lines, as the axis is short in a narrow window
+    tables.TO_OWN: "squared error\nto its own target",
+    tables.TO_FEDERATED: "squared error\nto the federated point",
+    tables.TO_AGENTS: "squared error\nto each agent's fixed point",
+}
 USUAL = {"control": tables.TO_COMMON, "prediction": tables.TO_AGENTS}  # what is compared at first
 
 
@@ -29,9 +37,7 @@ class LeaderboardView:
         self.board, self.session = board, session
         given = {key: values[0] for key, values in parse_qs(query.removeprefix("?")).items()}
         self.rows = board.rows()
-        self.task = pn.widgets.Select(
-            name="board", options=list(dict.fromkeys(row.board for row in self.rows))
-        )
+        self.task = pn.widgets.Select(name="board", options=_boards(self.rows))
         self.fleet, self.number = pn.widgets.Select(name="fleet"), pn.widgets.Select(name="compare")
         self.blocks = pn.widgets.MultiChoice(name="only what", options=list(BLOCKS), placeholder="all")
         self.words = page.text()
@@ -43,11 +49,12 @@ class LeaderboardView:
         self.task.param.watch(lambda _: session.at_once(lambda: self.choose({})), "value")
         for widget in (self.fleet, self.number, self.blocks):
             widget.param.watch(lambda _: session.at_once(self.draw), "value")
-        controls = pn.Column(self.task, self.fleet, self.number, self.blocks, width=310)
-        answers = pn.Column(self.pictures, self.table, sizing_mode="stretch_width")
-        self.layout = pn.Column(
-            session.head, self.words, page.sides(controls, answers), sizing_mode="stretch_width"
+        self.downloads = Downloads("leaderboard", BOARD_FILES, copies=False)
+        controls = pn.Column(
+            self.task, self.fleet, self.number, self.blocks, self.downloads.layout, width=310
         )
+        answers = pn.Column(self.pictures, self.table, sizing_mode="stretch_width")
+        self.layout = page.whole(session.head, self.words, page.sides(controls, answers))
         session.at_first(lambda: self.begin(given))
 
     def begin(self, given: dict[str, str]) -> None:
@@ -58,12 +65,26 @@ class LeaderboardView:
     def look(self) -> None:
         """Draw again what has changed in the folder."""
         if self.board.stamp() != self.seen:
-            self.seen, self.rows = self.board.stamp(), self.board.rows()
-            self.draw()
+            self.seen = self.board.stamp()
+            try:
+                self.rows = self.board.rows()
+            except ValueError as wrong:
+                self.words.object = page.paragraph("", wrong=str(wrong))
+                return
+            self.choosing, self.task.options = True, _boards(self.rows)
+            self.choosing = False
+            self.choose({"fleet": self.fleet.value, "compare": self.number.value})
 
     def choose(self, given: dict[str, str]) -> None:
         """Offer the fleets and numbers of the board that is shown."""
         task = self.task.value
+        if self.choosing:
+            return
+        if task is None:
+            self.pictures[:], self.table.object = [], ""
+            said = f"{self.board.measured()} cells are measured. The table comes when all are."
+            self.words.object = page.paragraph(said)
+            return
         fleets = list(dict.fromkeys(row.fleet for row in self.rows if row.board == task))
         numbers = list(tables.columns(task))
         self.choosing = True
@@ -85,9 +106,15 @@ class LeaderboardView:
         self.words.object = page.paragraph(sentence(rows))
         self.pictures[:] = [pn.pane.Bokeh(picture(kept, self.number.value), sizing_mode="stretch_width")]
         self.table.object = table(kept, leaders)
+        if any(row.numbers for row in kept):
+            self.downloads.offer(kept, {})
         known = {"board": self.task.value, "fleet": self.fleet.value, "compare": self.number.value}
         known |= {"methods": "|".join(self.blocks.value)} if self.blocks.value else {}
         self.session.address("?" + urlencode(known))
+
+
+def _boards(rows: list[Row]) -> list[str]:
+    return list(dict.fromkeys(row.board for row in rows))
 
 
 def sentence(rows: list[Row]) -> str:
@@ -113,21 +140,27 @@ def picture(rows: list[Row], number: str) -> Any:
     measured = [row for row in rows if row.numbers and not math.isnan(row.numbers[number].value)]
     height = MARGINS + LINE * max(1, len(measured))
     labels = [row.label for row in reversed(measured)]
-    drawn = blank(f"{number}, with 95% interval", number, "", y_range=labels, height=height)
+    name = NAMES.get(number, number)
+    drawn = blank("With 95% intervals", name, "", y_range=labels, height=height)
     columns: dict[str, list[Any]] = {
         "method": [row.label for row in measured],
         "value": [row.numbers[number].value for row in measured],
         "low": [row.numbers[number].low for row in measured],
         "high": [row.numbers[number].high for row in measured],
-        "colour": [COLOURS.get(row.block, page.GREY) for row in measured],
         "block": [row.block for row in measured],
         "step": [f"{row.step_size:g}" for row in measured],
         "temperature": [f"{row.temperature:g}" for row in measured],
         "sent": [tables.count(row.sent) for row in measured],
     }
-    source = ColumnDataSource(columns)
-    drawn.segment("low", "method", "high", "method", source=source, color="colour", line_width=2)
-    marks = drawn.scatter("value", "method", source=source, color="colour", size=10)
+    marks = []
+    for block in dict.fromkeys(columns["block"]):
+        kept = [place for place, one in enumerate(columns["block"]) if one == block]
+        source = ColumnDataSource({key: [values[k] for k in kept] for key, values in columns.items()})
+        style = {"source": source, "color": COLOURS[block], "line_width": 2}
+        drawn.segment("low", "method", "high", "method", **style)
+        marks.append(
+            drawn.scatter("value", "method", size=10, marker=MARKERS[block], legend_label=block, **style)
+        )
     tips = [
         ("", "@method"),
         (number, "@value{0.000a} (@low{0.000a} to @high{0.000a})"),
@@ -136,7 +169,9 @@ def picture(rows: list[Row], number: str) -> Any:
         ("temperature", "@temperature"),
         ("floats sent", "@sent"),
     ]
-    drawn.add_tools(HoverTool(renderers=[marks], tooltips=tips))
+    drawn.add_tools(HoverTool(renderers=marks, tooltips=tips))
+    if marks:
+        finish(drawn, columns=2)
     return drawn
 
 

@@ -19,12 +19,17 @@ from fedsarsa.experiments.method_sections import ours
 from fedsarsa.experiments.references import reference
 from fedsarsa.experiments.statistics import TAIL, mean_and_margin, squared_distance
 from fedsarsa.explore.jobs import Stopped, StoppedError
+from fedsarsa.federation import published_setting
 from fedsarsa.federation.history import History
+from fedsarsa.federation.problem import AnyFleet
 from fedsarsa.learning.policies import improvement
 from fedsarsa.methods import Method
 from fedsarsa.worlds.fleet import Fleet
 
 RECORDS = 400  # synchronisations that a curve shows at most
+FALLING, RISING, SETTLED, UNKNOWN = "falling", "rising", "settled", "unknown"
+LEAST_CHANGE = 1e-3  # of the late error, half a tail later: less is settled, also where runs do not differ
+MOST_DOUBT = 0.5  # of the late error: where an interval is wider, runs do not tell whether it settled
 
 
 class Bars(NamedTuple):
@@ -79,6 +84,31 @@ class Trained:
         """The central parameter in the last quarter of the training, (run, t, d)."""
         return self.parameters.sel(t=slice((1 - TAIL) * self.steps, None))
 
+    @cached_property
+    def trend(self) -> str:
+        """Whether the error still is ``falling`` or ``rising`` at the end, has ``settled``, or ``unknown``.
+
+        By the runs' changes from the first to the second half of the last quarter, and their 95% interval.
+        """
+        late = self.error().sel(t=slice((1 - TAIL) * self.steps, None))
+        half = late.sizes["t"] // 2
+        if half == 0 or late.sizes["run"] == 1:
+            return UNKNOWN
+        first, last = (late.isel(t=part).mean("t", skipna=False) for part in (slice(half), slice(half, None)))
+        with warnings.catch_warnings(action="ignore", category=RuntimeWarning):  # every run has failed
+            change, margin = (float(part) for part in mean_and_margin(last - first))
+        level = float(first.mean())
+        if not math.isfinite(change + margin):
+            return UNKNOWN
+        if abs(change) > max(margin, LEAST_CHANGE * level):
+            return FALLING if change < 0 else RISING
+        return SETTLED if margin <= MOST_DOUBT * level else UNKNOWN
+
+    @cached_property
+    def remarks(self) -> tuple[str, ...]:
+        """What the training warned of."""
+        return remarks(self.fleet, self.algo, self.history)
+
     def floor(self) -> dict[str, float]:
         """The mean error in the last quarter, split into ``bias`` and ``noise``.
 
@@ -99,8 +129,8 @@ class Trained:
         return {"bias": bias, "noise": total - bias}
 
     def errors_to(self, points: Floats) -> Bars:
-        """Squared distance of the last central parameter to every agent's own point (N, d)."""
-        return _bars(((self.history.final - _labelled(points)) ** 2).sum("d"))
+        """Squared distance of what every agent has learned to its own point (N, d)."""
+        return _bars(((learned(self.history) - _labelled(points)) ** 2).sum("d"))
 
 
 def train(
@@ -132,6 +162,30 @@ def train(
     if stopped():
         raise StoppedError
     return Trained(fleet, algo, history, parameters, reference(config, folder))
+
+
+def remarks(fleet: AnyFleet, algo: FedSARSA | Method, history: History) -> tuple[str, ...]:
+    """What training warns of: published numbers that do not fit, mixtures that never came about."""
+    if not isinstance(algo, FedSARSA):
+        return ()
+    problem = algo.problem(fleet, history.settings["steps"], 1, 0)
+    said = published_setting.remarks(problem)
+    if "weights" in history.data:
+        rounds = history.settings["steps"] // (algo.sync_every or math.inf)
+        left = {"weights": history.weights.isel(t=-1).values, "rounds": np.array([int(rounds)])}
+        said += [one for one in [algo.rule.remark(left)] if one is not None]
+    return tuple(one[0].upper() + one[1:] + "." for one in said)
+
+
+def learned(history: History) -> xr.DataArray:
+    """What agents act by after a training: the central parameter (run, d), or one each, (run, agent, d).
+
+    Server rules that leave every agent a parameter of its own have given none before the first round's end.
+    """
+    if "personal" not in history.data:
+        return history.final
+    last = history.personal.isel(t=-1)
+    return last if last["t"] > 0 else history.local
 
 
 def record_every(config: Config) -> int:
@@ -166,9 +220,11 @@ def returns(trained: Trained, local: xr.DataArray) -> xr.Dataset:
     """Exact returns per agent, of parameters' means over runs: ``together``, ``alone``; and ``optimal``."""
     algo = ours(trained.algo, "returns")
     features = algo.feature_map(trained.fleet)
-    common = improvement(algo.policy, features, trained.history.final.mean("run").values)
-    own = [improvement(algo.policy, features, theta) for theta in local.mean("run").values]
-    found = theory.returns_of(trained.fleet, [[common] * len(own), own])
+    own, common = (
+        [improvement(algo.policy, features, theta) for theta in np.atleast_2d(each.mean("run").values)]
+        for each in (local, learned(trained.history))
+    )
+    found = theory.returns_of(trained.fleet, [common * (len(own) // len(common)), own])
     together, alone = found["discounted_return"].drop_vars("run")
     return xr.Dataset({"together": together, "alone": alone, "optimal": found["optimal_return"]})
 

@@ -7,18 +7,22 @@ from typing import Any
 import panel as pn
 from bokeh.layouts import column
 
-# Okabe and Ito's colours.
-BLUE, SKY, ORANGE, GREEN, RED, GREY = "#0072B2", "#56B4E9", "#E69F00", "#009E73", "#D55E00", "#666666"
+# Near Okabe and Ito's; dark enough on white, and light enough when the dark turns them over.
+BLUE, SKY, ORANGE, GREEN, RED, GREY = "#0072B2", "#3F8FC8", "#B87A00", "#2E9E62", "#D55E00", "#3A3A3A"
+SHADES = 151  # of Viridis, from the dark end, that can be told from white
 
 SAME_SETTINGS = {"federation", "plan"}  # views of finite worlds
 
 STYLE = """
 html { background: #fff; }
+@media (prefers-color-scheme: dark) { html { background: #1a1a1a; } }
 body { margin: 0; padding: 0 12px 24px; max-width: 1500px; }
 body { font: 15px/1.45 system-ui, sans-serif; color: #222; }
-/* Pictures are drawn in the page's own colours: in the dark all of it is turned over, hues kept. */
+"""
+# In the dark all is turned over, hues kept, but for pictures whose colours are read or whose ground is white.
+DARK = """
 @media (prefers-color-scheme: dark) {
-  html { background: #fff; filter: invert(0.9) hue-rotate(180deg); }
+  :host > :not(.mixed, .as-it-is) { filter: invert(0.9) hue-rotate(180deg); }
 }
 """
 FRAME = """
@@ -41,25 +45,69 @@ SIDES = """
 :host { display: flex !important; flex-flow: row wrap; gap: 16px; width: 100%; align-items: flex-start; }
 :host > .answers { flex: 1 1 340px !important; width: auto !important; min-width: 0; }
 """
+PINNED = """
+:host { display: grid !important; gap: 12px 16px; width: 100%; align-items: start;
+        grid-template: "controls first second" auto "controls rest rest" 1fr / 310px 1fr 1fr; }
+:host > * { min-width: 0; margin: 0 !important; }
+:host > .controls { grid-area: controls; }
+:host > .rest { grid-area: rest; }
+:host > .first { grid-area: first; }
+:host > .second { grid-area: second; }
+:host > .first, :host > .second { position: sticky !important; top: 0; z-index: 2; background: #fff;
+                                  width: auto !important; }
+:host > .rest { position: sticky !important; top: 312px; }
+:host(.stale) > :not(.controls) { opacity: 0.25; }
+@media (max-width: 1100px) {
+  :host { grid-template: "controls first" auto "controls second" auto "controls rest" 1fr / 310px 1fr; }
+  :host > .second, :host > .rest { position: static !important; }
+}
+@media (max-width: 720px) {
+  :host { grid-template: "first" auto "controls" auto "second" auto "rest" auto / 100%; }
+}
+"""
+LOW = "@media (max-width: 720px) { :host { height: 230px !important; } }"  # leaves room for controls
+CORNER = """
+:host { position: fixed !important; right: 12px; bottom: 12px; width: min(420px, calc(100% - 24px));
+        z-index: 9; padding: 8px; background: #fff; border: 1px solid #bbb; border-radius: 4px; }
+"""
 ERROR = ":host { color: #9c1f00; font-size: 0.85rem; overflow-wrap: anywhere; }"
 
 
 class Busy:
-    """How far a computation is, and a button that stops it."""
+    """What is computed and how far it is, with a button that stops it, and then starts it again.
 
-    def __init__(self, stop: Callable[[], None]) -> None:
-        self._bar = pn.indicators.Progress(value=0, max=100, sizing_mode="stretch_width")
-        self._stop = pn.widgets.Button(name="Stop", width=80)
-        self._stop.on_click(lambda _: stop())
-        self.layout = pn.Row(self._bar, self._stop, visible=False, sizing_mode="stretch_width")
+    It lies over a corner of the window: nothing else moves when it comes and goes.
+    """
 
-    def show(self, share: float) -> None:
-        """Say what share is done."""
-        self._bar.value, self.layout.visible = round(100 * share), True
+    def __init__(self, stop: Callable[[], None], again: Callable[[], None]) -> None:
+        self._do = {"Stop": stop, "Start again": again}
+        self._words = pn.pane.HTML("", margin=(0, 5))
+        self._bar = pn.indicators.Progress(value=-1, max=100, height=14, sizing_mode="stretch_width")
+        self._button = pn.widgets.Button(name="Stop", width=100)
+        self._button.on_click(lambda _: self._do[self._button.name]())
+        self.layout = pn.Column(
+            self._words,
+            pn.Row(self._bar, self._button, sizing_mode="stretch_width"),
+            stylesheets=[CORNER],
+            visible=False,
+        )
+
+    def show(self, words: str, share: float | None = None) -> None:
+        """Say what is computed and what share of it is done, where that is known."""
+        self._say(words, "Stop")
+        self._bar.param.update(value=-1 if share is None else round(100 * share), active=True, visible=True)
+
+    def stopped(self) -> None:
+        """Say that it was stopped."""
+        self._say("Stopped.", "Start again")
+        self._bar.visible = False
 
     def hide(self) -> None:
         """Nothing is under way."""
         self.layout.visible = False
+
+    def _say(self, words: str, button: str) -> None:
+        self._words.object, self._button.name, self.layout.visible = escape(words), button, True
 
 
 def navigation(views: Iterable[str], current: str, query: str) -> str:
@@ -91,11 +139,41 @@ def paragraph(words: str, notes: tuple[str, ...] = (), wrong: str = "") -> str:
 
 def grid(*pictures: Any) -> pn.pane.Bokeh:
     """Pictures side by side, as many as there is room for."""
-    together = column(*pictures, stylesheets=[GRID], sizing_mode="stretch_width")
+    together = column(*pictures, stylesheets=[GRID, DARK], sizing_mode="stretch_width")
+    together.css_classes = ["mixed"]
     return pn.pane.Bokeh(together, sizing_mode="stretch_width", margin=0)
+
+
+def whole(*parts: Any) -> pn.Column:
+    """A page: its parts one below the other."""
+    return pn.Column(*parts, stylesheets=[DARK], sizing_mode="stretch_width")
+
+
+def pinned(controls: Any, pictures: tuple[Any, Any], rest: Any = None) -> pn.Column:
+    """Controls, and two pictures that stay in sight while the controls are moved, with others below.
+
+    In a narrow window the first one alone stays, above the controls.
+    """
+    pictures[0].stylesheets = [LOW]
+    for drawn, name in zip(pictures, ("first", "second"), strict=True):
+        drawn.css_classes = [name]
+    controls.css_classes = ["controls"]
+    parts = [controls, *(pn.pane.Bokeh(drawn, sizing_mode="stretch_width") for drawn in pictures)]
+    if rest is not None:
+        rest.css_classes = ["rest", "mixed"]
+        parts.append(rest)
+    return pn.Column(*parts, stylesheets=[PINNED, DARK], css_classes=["mixed"], sizing_mode="stretch_width")
+
+
+def stale(answers: pn.Column, yes: bool) -> None:
+    """Show pictures of `pinned` pale, as they are of other settings than those on the controls, or not."""
+    answers.css_classes = ["mixed", "stale"] if yes else ["mixed"]
 
 
 def sides(left: Any, right: Any) -> pn.Column:
     """Controls and what they change; one above the other where the window is narrow."""
-    right.css_classes = ["answers"]
-    return pn.Column(left, right, stylesheets=[SIDES], sizing_mode="stretch_width")
+    right.css_classes = ["answers", "mixed"]
+    right.stylesheets = [DARK]
+    return pn.Column(
+        left, right, stylesheets=[SIDES, DARK], css_classes=["mixed"], sizing_mode="stretch_width"
+    )

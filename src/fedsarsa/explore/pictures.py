@@ -3,17 +3,26 @@
 from typing import Any
 
 import numpy as np
-from bokeh.models import ColumnDataSource, FixedTicker, HoverTool, PrintfTickFormatter, Range1d
+from bokeh.models import (
+    BasicTicker,
+    BasicTickFormatter,
+    ColumnDataSource,
+    FixedTicker,
+    HoverTool,
+    PrintfTickFormatter,
+    Range1d,
+)
 from bokeh.models.annotations import Whisker
 from bokeh.plotting import figure
 
 from fedsarsa._checks import Floats
 from fedsarsa.algorithm import FedSARSA
-from fedsarsa.explore.measurements import Bars, Trained
+from fedsarsa.explore.measurements import SETTLED, Bars, Trained
 from fedsarsa.explore.page import BLUE, GREEN, GREY, ORANGE, RED, SKY
 from fedsarsa.explore.theory_answers import Gains, Points, Predicted, plane
 
 HEIGHT = 300
+STEPS, AGENT = "steps per agent", "agent"  # what is along many axes
 TO_AGENT = "to agent 0's fixed point"  # labels have the room of an axis in a narrow window
 
 
@@ -32,6 +41,12 @@ def blank(title: str, x: str, y: str, height: int = HEIGHT, **options: Any) -> A
         frame_align=False,
         **options,
     )
+    below: Any = drawn.below[0]
+    if x == STEPS:
+        below.update(formatter=BasicTickFormatter(use_scientific=False))
+        below.ticker.desired_num_ticks = 5  # a million has seven digits
+    elif x == AGENT:
+        below.ticker = BasicTicker(min_interval=1, num_minor_ticks=0)
     drawn.toolbar.logo = None
     drawn.toolbar.autohide = True
     return drawn
@@ -88,7 +103,7 @@ class ErrorPicture:
     def __init__(self) -> None:
         self.measured = ColumnDataSource({"t": [], "error": [], "low": [], "high": []})
         self.predicted = ColumnDataSource({"t": [], "error": []})
-        self.figure = blank_log("Error of the central parameter", "steps per agent", TO_AGENT)
+        self.figure = blank_log("Error of the central parameter", STEPS, TO_AGENT)
         self.figure.varea("t", "low", "high", source=self.measured, color=BLUE, alpha=0.25)
         line = self.figure.line(
             "t", "error", source=self.measured, color=BLUE, width=2, legend_label="trained, with 95% band"
@@ -144,7 +159,7 @@ class FloorPicture:
 
     def show(self, trained: Trained | None, predicted: Predicted | None) -> None:
         """Draw the parts that are known."""
-        known = trained is not None and trained.point is not None
+        known = trained is not None and trained.point is not None and trained.trend == SETTLED
         measured = trained.floor() if trained is not None and known else {"bias": 0.0, "noise": 0.0}
         expected = (0.0, 0.0) if predicted is None else (predicted.bias, predicted.floor - predicted.bias)
         self.source.data = {
@@ -159,9 +174,7 @@ class DriftPicture:
 
     def __init__(self) -> None:
         self.source = ColumnDataSource({"t": [], "drift": []})
-        self.figure = blank_log(
-            "Drift within a round", "steps per agent", "mean squared distance to the mean"
-        )
+        self.figure = blank_log("Drift within a round", STEPS, "squared distance to the mean")
         line = self.figure.line("t", "drift", source=self.source, color=BLUE, width=2)
         tips = [("step", "@t"), ("drift", "@drift{0.000a}")]
         self.figure.add_tools(HoverTool(renderers=[line], tooltips=tips, mode="vline"))
@@ -185,8 +198,8 @@ class PointsPicture:
             "agents": ("each agent alone", "circle", GREY, 7),
             "agent 0": ("agent 0 alone", "circle", ORANGE, 11),
             "runs": ("trained, per run", "x", BLUE, 9),
-            "federated": ("federated point", "diamond", BLUE, 14),
-            "central": ("central MDP", "square", GREEN, 9),
+            "federated": ("federated point", "diamond", BLUE, 11),
+            "central": ("central MDP", "square", GREEN, 18),  # around the federated point
         }
         self.sources = {}
         for name, (label, marker, colour, size) in kinds.items():
@@ -198,8 +211,8 @@ class PointsPicture:
                 marker=marker,
                 color=colour,
                 size=size,
-                line_width=2 if marker == "x" else 1,
-                fill_alpha=0.75,
+                line_width=2 if marker in ("x", "square") else 1,
+                fill_alpha=0.0 if marker == "square" else 0.75,
                 legend_label=label,
             )
         self.figure.add_tools(HoverTool(tooltips="@name"))
@@ -229,7 +242,7 @@ class GainsPicture:
     def __init__(self) -> None:
         self.figure = blank(
             "Who gains by federating",
-            "agent",
+            AGENT,
             "error to its own fixed point",
             y_range=Range1d(start=0, end=1),
         )
@@ -237,7 +250,7 @@ class GainsPicture:
         for name, colour, place in (("alone", ORANGE, -0.2), ("together", BLUE, 0.2)):
             source = ColumnDataSource({"agent": [], "mean": [], "low": [], "high": []})
             marks = ColumnDataSource({"agent": [], "error": []})
-            shifted = {"source": source, "width": 0.38, "color": colour, "fill_alpha": 0.8}
+            shifted = {"source": source, "width": 0.38, "color": colour}
             self.figure.vbar("agent", top="mean", legend_label=f"{name}, trained", **shifted)
             self.figure.add_layout(
                 Whisker(base="agent", lower="low", upper="high", source=source, level="overlay")
@@ -257,6 +270,8 @@ class GainsPicture:
             HoverTool(tooltips=[("error", "@mean{0.000a}"), ("95%", "@low{0.000a} to @high{0.000a}")])
         )
         finish(self.figure)
+        entries = self.figure.legend[0].items
+        self.entry = next(one for one in entries if one.label.value == "predicted")
 
     def show(self, alone: Bars | None, together: Bars | None) -> None:
         """Draw what was measured, or nothing."""
@@ -271,8 +286,10 @@ class GainsPicture:
             whiskers = np.maximum(alone.high, together.high).max()  # of two runs they may be very long
             self.figure.y_range.end = 1.05 * min(whiskers, 2 * tallest)
 
-    def predict(self, gains: Gains | None) -> None:
-        """Mark what was predicted, or nothing."""
+    def predict(self, gains: Gains | None, silent: bool = False) -> None:
+        """Mark what was predicted, or nothing; where theory is ``silent``, the legend does not name it."""
+        if gains is not None or silent:
+            self.entry.visible = not silent
         for name, (marks, place) in self.predicted.items():
             if gains is None:
                 empty(marks)
@@ -287,7 +304,7 @@ class ReturnsPicture:
     def __init__(self) -> None:
         names = ("agent", "left", "right", "together", "alone", "optimal")
         self.source = ColumnDataSource({name: [] for name in names})
-        self.figure = blank("What the policies are worth, exactly", "agent", "discounted return")
+        self.figure = blank("What the policies are worth, exactly", AGENT, "discounted return")
         for name, x, marker, colour, size in (
             ("optimal", "agent", "dash", GREEN, 14),
             ("alone", "left", "triangle", ORANGE, 8),

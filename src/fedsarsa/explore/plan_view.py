@@ -12,26 +12,33 @@ from bokeh.models.annotations import Span
 
 from fedsarsa._checks import positive
 from fedsarsa.experiments.config import Config
-from fedsarsa.explore import measurements, page, plans, theory_answers
+from fedsarsa.explore import exports, measurements, page, plans, theory_answers
 from fedsarsa.explore.control_values import (
+    FILE,
     Base,
     SettingsError,
+    Values,
     blamed,
     config_of,
+    content_of,
+    foreign,
     from_query,
-    to_query,
+    whole_query,
 )
 from fedsarsa.explore.controls import ALGORITHM, FLEET, TARGET
+from fedsarsa.explore.downloads import Downloads
 from fedsarsa.explore.form import Form
-from fedsarsa.explore.jobs import Latest, Stopped, Work, in_process
+from fedsarsa.explore.jobs import Deliver, Latest, Progress, Stopped, Work, in_process, reporter
 from fedsarsa.explore.measurements import Trained
 from fedsarsa.explore.pictures import ErrorPicture, blank_log, finish, limit
 from fedsarsa.explore.plans import Planned
+from fedsarsa.explore.results_exports import PLAN_FILES
 from fedsarsa.explore.session import Session
 from fedsarsa.explore.theory_answers import Predicted, Unknown
 
 CHOSEN = ("algorithm.step_size", "algorithm.sync_every")  # by the plan
 FEATURES = tuple(one for one in ALGORITHM if not one.key.startswith(CHOSEN))
+AGENTS = "fleet.agents"
 GROUPS = {"Target": (TARGET,), "Fleet": FLEET, "Algorithm": FEATURES}
 CONTROLS = tuple(control for group in GROUPS.values() for control in group)
 
@@ -71,29 +78,33 @@ class PlanView:
     def __init__(self, base: Base, query: str, session: Session) -> None:
         self.base, self.session = base, session
         values, self.address_errors = from_query(query, base, CONTROLS)
+        self.others = foreign(query, CONTROLS)
         self.form = Form(base, GROUPS, values, self.changed)
         self.words = page.text()
         self.go = pn.widgets.Button(name="Plan", button_type="primary", width=100)
         self.train = pn.widgets.Button(name="Train this", width=100, disabled=True)
-        self.stop = pn.widgets.Button(name="Stop", width=80, disabled=True)
-        self.busy = pn.indicators.LoadingSpinner(value=False, size=24)
+        self.busy = page.Busy(self.stop, lambda: self.again())
+        self.again = self.plan  # what was begun last
         self.go.on_click(lambda _: self.plan())
         self.train.on_click(lambda _: self.run())
-        self.stop.on_click(lambda _: self.halt())
         self.choices, self.error = ChoicesPicture(), ErrorPicture()
+        self.downloads = Downloads("plan", exports.FILES | PLAN_FILES)
         self.found: Planned | None = None
+        self.content: dict[str, Any] = {}  # what is trained
+        self.predicted: Predicted | None = None
         self.turn = 0
         self.work = Latest()
         session.at_end(self.work.close)
         session.at_first(self.changed)
-        self.layout = pn.Column(
+        session.at_first(self.form.name_handles)
+        self.layout = page.whole(
             session.head,
             self.words,
-            page.sides(
-                pn.Column(pn.Row(self.go, self.train, self.stop, self.busy), self.form.layout),
-                page.grid(self.choices.figure, self.error.figure),
+            self.busy.layout,
+            page.pinned(
+                pn.Column(pn.Row(self.go, self.train), self.form.layout, self.downloads.layout),
+                (self.choices.figure, self.error.figure),
             ),
-            sizing_mode="stretch_width",
         )
 
     def changed(self, moving: bool = False) -> None:
@@ -103,11 +114,12 @@ class PlanView:
         self.halt()
         self.found, self.train.disabled = None, True
         if self.config() is not None:
-            self.session.address(to_query(self.form.values))
+            self.session.address(whole_query(self.base, self.form.values, CONTROLS, self.others))
 
     def config(self) -> Config | None:
         """The configuration of the controls; None where a value is wrong, which is shown beside it."""
-        errors, self.address_errors = self.address_errors, {}
+        errors = dict(self.address_errors)
+        self.address_errors = {key: said for key, said in errors.items() if key == FILE}
         values = dict(self.form.values)
         try:
             positive("target", values.pop(TARGET.key))
@@ -127,24 +139,43 @@ class PlanView:
         if config is None:
             return
         target, folder = float(self.form.values[TARGET.key]), self.base.folder
-        self._busy("Planning: settings are compared to first order, then predicted in full.")
+        self.again = self.plan
+        self._begin("Planning: settings are compared to first order, then predicted in full.")
         self._submit(lambda stopped: in_process(plans.plan, config, folder, target, stopped=stopped))
 
     def run(self) -> None:
         """Train the plan that was found, beside its prediction."""
         if self.found is None:
             return
+        self.predicted = None
+        values = self.planned(self.found)
+        try:
+            config = config_of(self.base, values)
+        except SettingsError as wrong:
+            self.words.object = page.paragraph(self.found.sentence(), wrong=str(wrong))
+            return
+        self.again = self.run
+        self.words.object = page.paragraph(self.found.sentence())
+        self._begin("Training the plan.")
+        self._submit(partial(_beside, config, self.base.folder, self._deliver(self.turn + 1)))
+
+    def planned(self, found: Planned) -> Values:
+        """The values of controls that train a plan."""
         values = {key: value for key, value in self.form.values.items() if key != TARGET.key}
         values = {key: value for key, value in values.items() if not key.startswith(CHOSEN)}
-        config = config_of(self.base, values | self.found.values())
-        self._busy(self.found.sentence())
-        self._submit(partial(_beside, config, self.base.folder))
+        chosen = found.values()
+        if found.agents == found.fleet:  # also worlds of a file, which are as many as they are
+            chosen = {key: value for key, value in chosen.items() if key != AGENTS or key in values}
+        return values | chosen
 
     def _submit(self, work: Work) -> None:
         """Do work in the place of what is under way; what that still finds is not shown."""
         self.turn += 1
-        turn = self.turn
-        self.work.submit(work, lambda result: self.session.later(partial(self.show, result, turn)))
+        self.work.submit(work, self._deliver(self.turn))
+
+    def _deliver(self, turn: int) -> Deliver:
+        """What takes results from a computation's thread to the page."""
+        return lambda result: self.session.later(partial(self.show, result, turn))
 
     def halt(self) -> None:
         """Stop what is under way."""
@@ -152,20 +183,33 @@ class PlanView:
         self.work.stop()
         self._done()
 
+    def stop(self) -> None:
+        """Stop what is under way, and say so."""
+        self.halt()
+        self.words.object = page.paragraph("" if self.found is None else self.found.sentence())
+        self.busy.stopped()
+
     def show(self, result: Any, turn: int) -> None:
         """Draw what a computation found, unless another has taken its place."""
         if turn != self.turn:
             return
         match result:
+            case Progress(share):
+                self.busy.show("Training the plan.", share)
             case Planned():
                 self.found = result
                 self.choices.show(result)
+                self.content = content_of(self.base, self.planned(result))
+                self.downloads.refresh(self.content)
+                self.downloads.offer(result, self.content, PLAN_FILES)
                 self.words.object = page.paragraph(result.sentence(), result.warnings)
                 self._done()
             case Predicted():
+                self.predicted = result
                 self.error.predict(result)
             case Trained():
                 self.error.show(result)
+                self.downloads.offer((result, self.predicted), self.content, exports.FILES)
                 last = result.curves.isel(t=-1)
                 assert self.found is not None
                 said = (
@@ -180,18 +224,19 @@ class PlanView:
                 self.words.object = page.paragraph("", wrong="" if key else str(result))
                 self._done()
 
-    def _busy(self, words: str) -> None:
-        self.words.object = page.paragraph(words)
-        self.busy.value, self.stop.disabled, self.train.disabled = True, False, True
+    def _begin(self, words: str) -> None:
+        self.busy.show(words)
+        self.train.disabled = True
 
     def _done(self) -> None:
-        self.busy.value, self.stop.disabled, self.train.disabled = False, True, self.found is None
+        self.busy.hide()
+        self.train.disabled = self.found is None
 
 
-def _beside(config: Config, folder: Path, stopped: Stopped) -> Iterator[Any]:
+def _beside(config: Config, folder: Path, deliver: Deliver, stopped: Stopped) -> Iterator[Any]:
     """The prediction of a plan, then its training."""
     for answer in in_process(theory_answers.answers, config, folder, stopped=stopped):
         if isinstance(answer, Predicted | Unknown):
             yield answer
             break
-    yield measurements.train(config, folder, stopped)
+    yield measurements.train(config, folder, stopped, reporter(deliver))

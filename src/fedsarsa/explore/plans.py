@@ -57,11 +57,13 @@ class Planned:
     def sentence(self) -> str:
         """The plan in words."""
         many = {name: f"{getattr(self, name):,}".replace(",", " ") for name in ("steps", "samples", "rounds")}
-        messages = f"{self.uploads:,} messages".replace(",", " ") if self.uploads else "no messages"
+        messages = f"{self.uploads:,} messages to the server in {many['rounds']} rounds".replace(",", " ")
+        if not self.uploads:
+            messages = "no messages, as one agent needs no server"
         return (
             f"To reach an error of {self.target:g}, train {self.agents} of {self.fleet} agents with K = "
             f"{self.sync_every} and step size {self.step_size:g} for {many['steps']} steps each: that is "
-            f"{many['samples']} samples and {messages} to the server in {many['rounds']} rounds. Theory "
+            f"{many['samples']} samples and {messages}. Theory "
             f"predicts an error of {self.error:.3g} then. {self.helps} of {self.fleet} agents gain by "
             "federating in these steps."
         )

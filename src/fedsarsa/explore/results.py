@@ -76,6 +76,10 @@ class SweepResults:
         values = cell.values.values()
         return {name: grids.label(value) for name, value in zip(self.grid.names, values, strict=True)}
 
+    def path(self, cell: Cell) -> Path:
+        """Where a cell's history is."""
+        return Store(self.folder, lambda _: None).path(cell.number)
+
     def outcomes(self) -> list[Outcome]:
         """What is there now; files that are not whole are left for later."""
         store = Store(self.folder, lambda _: None)
@@ -115,7 +119,7 @@ class Results:
     Parameters
     ----------
     folder : Path
-        Of a sweep or a reproduction, as the commands wrote it.
+        Of a sweep or a reproduction, as the commands write it; its first sweep may be still to come.
 
     Raises
     ------
@@ -125,11 +129,19 @@ class Results:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.sweeps = {name: SweepResults(path) for name, path in _sweeps(folder).items()}
-        if not self.sweeps:
+        self._sweeps: dict[str, SweepResults] = {}
+        if not self.sweeps and "scale" not in _manifest(folder / MANIFEST):
             raise ValueError(
                 f"{folder}: expected results of fedsarsa sweep, reproduce or leaderboard, got none of them"
             )
+
+    @property
+    def sweeps(self) -> dict[str, SweepResults]:
+        """The sweeps that have begun by now, by name."""
+        for name, path in _sweeps(self.folder).items():
+            if name not in self._sweeps:
+                self._sweeps[name] = SweepResults(path)
+        return self._sweeps
 
     def claims(self) -> list[dict[str, str]]:
         """The claims of a reproduction, with verdicts; none if there are none, or not yet."""
@@ -147,18 +159,18 @@ class Results:
         """What differs when the folder has changed."""
         files = [path for one in self.sweeps.values() for path in one.folder.glob("[0-9]*.nc")]
         files += [*self.folder.glob("*.png"), *self.folder.glob(CLAIMS)]
-        return {(str(path), path.stat().st_mtime_ns) for path in files if path.exists()}
+        return set(self.sweeps), {(str(path), path.stat().st_mtime_ns) for path in files if path.exists()}
 
 
 class Leaderboard:
-    """The folder of a leaderboard: the rows of its table, and its figures."""
+    """The folder of a leaderboard: the rows of its table, which comes when all of it is measured."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.rows()  # a table that cannot be read is known at once
 
     def rows(self) -> list[Row]:
-        """A method on a fleet of a board each.
+        """A method on a fleet of a board each; none while there is no table.
 
         Raises
         ------
@@ -168,12 +180,19 @@ class Leaderboard:
         path = self.folder / tables.CSV
         try:
             return tables.from_csv(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return []
         except (OSError, ValueError) as error:
             raise ValueError(f"{path}: {error}") from None
 
+    def measured(self) -> int:
+        """How many cells are measured by now."""
+        return len(list(self.folder.glob("[0-9]*.nc")))
+
     def stamp(self) -> Any:
         """What differs when the folder has changed."""
-        return (self.folder / tables.CSV).stat().st_mtime_ns
+        path = self.folder / tables.CSV
+        return path.stat().st_mtime_ns if path.exists() else self.measured()
 
 
 AnyResults = Results | Leaderboard
@@ -187,17 +206,28 @@ def of_folder(folder: Path) -> AnyResults:
     ValueError
         It holds none, or a table that cannot be read.
     """
-    return Leaderboard(folder) if (folder / tables.CSV).exists() else Results(folder)
+    measured = (folder / tables.CSV).exists() or "rows" in _manifest(folder / MANIFEST)
+    return Leaderboard(folder) if measured else Results(folder)
+
+
+def _manifest(path: Path) -> dict[str, Any]:
+    """What the description of a folder says; nothing where there is none."""
+    try:
+        known = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return known if isinstance(known, dict) else {}
 
 
 def _sweeps(folder: Path) -> dict[str, Path]:
     """The folders of sweeps: this one, or those of a reproduction."""
     found = {}
     for manifest in [folder / MANIFEST, *sorted(folder.glob(f"cells/*/{MANIFEST}"))]:
-        try:
-            known = json.loads(manifest.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            continue
-        if "axes" in known:
+        if "axes" in _manifest(manifest):
             found[manifest.parent.name] = manifest.parent
     return found
+
+
+def measured(outcomes: list[Outcome]) -> str:
+    """By what cells are measured; methods and FedSARSA are by different things."""
+    return " or ".join(dict.fromkeys(one.name for one in outcomes)) or "outcome"

@@ -1,25 +1,34 @@
 """The results view: curves and outcomes of a sweep's cells, claims with verdicts, and figures."""
 
+import math
 from html import escape
 from typing import Any
 from urllib.parse import parse_qs, urlencode
 
-import numpy as np
 import panel as pn
-from bokeh.models import ColumnDataSource, HoverTool
-from bokeh.palettes import Viridis256
+from bokeh.models import ColumnDataSource
+from bokeh.models.widgets.tables import DataTable, TableColumn
 
 from fedsarsa.experiments.reproduction.claim import CLASSES
-from fedsarsa.explore import page
-from fedsarsa.explore.pictures import blank, finish
-from fedsarsa.explore.results import Outcome, Results, SweepResults
+from fedsarsa.explore import page, results_pictures
+from fedsarsa.explore.control_values import base_of
+from fedsarsa.explore.downloads import Downloads
+from fedsarsa.explore.results import Outcome, Results, SweepResults, measured
+from fedsarsa.explore.results_exports import RESULTS_FILES, Shown
 from fedsarsa.explore.session import Session
 
+ROW, MOST = 25, 400  # pixels of a row of the table, and of the table at most
+SCALES = ("log", "linear")
 LOOK_SECONDS = 2  # between two looks at whether the folder has grown
 TABLE = """
 :host { width: 100%; overflow-x: auto; }
 table { border-collapse: collapse; font-size: 0.9rem; width: 100%; }
 th, td { text-align: left; vertical-align: top; padding: 4px 8px; border-bottom: 1px solid #ddd; }
+@media (max-width: 720px) {  /* a row becomes a block, every cell a line with the name of its column */
+  thead { display: none; } table, tbody, tr, td { display: block; }
+  tr { padding: 6px 0; border-bottom: 1px solid #bbb; } td { border: none; padding: 1px 4px; }
+  td:not(:empty)::before { content: attr(data-name) ": "; color: #555; }
+}
 .holds { color: #00614d; } .part { color: #7a5200; } .fails { color: #9c1f00; } .open { color: #444; }
 """
 
@@ -36,29 +45,52 @@ class ResultsView:
         self.x = pn.widgets.Select(name="along")
         self.colour = pn.widgets.Select(name="colour by")
         self.filters = pn.Column()
-        self.scale = pn.widgets.Select(name="scale", options=["log", "linear"], value="log")
+        scale = given.get("scale") if given.get("scale") in SCALES else SCALES[0]
+        self.scale = pn.widgets.Select(name="scale", options=list(SCALES), value=scale)
         figures = ["", *results.figures()]
         shown = given.get("figure") if given.get("figure") in figures else ""
         self.figure = pn.widgets.Select(name="figure", options=figures, value=shown, visible=len(figures) > 1)
-        self.picture = pn.pane.PNG(None, visible=False, sizing_mode="scale_width", max_width=900)
+        self.picture = pn.pane.PNG(
+            None, visible=False, sizing_mode="scale_width", max_width=900, css_classes=["as-it-is"]
+        )
         self.words = page.text()
         self.pictures = pn.Column(stylesheets=[page.GRID], sizing_mode="stretch_width")
-        self.table = pn.pane.HTML("", stylesheets=[TABLE], sizing_mode="stretch_width")
+        self.rows = ColumnDataSource({})
+        self.cells = DataTable(
+            source=self.rows,
+            selectable="checkbox",
+            index_position=None,
+            autosize_mode="none",  # a table that is wider than the window is moved within its frame
+            stylesheets=[":host { max-width: 100%; }"],
+            sizing_mode="stretch_width",
+        )
+        self.compared = [int(one) for one in given.get("cells", "").split("|") if one.isdecimal()]
+        self.difference = pn.pane.HTML("", stylesheets=[TABLE], sizing_mode="stretch_width")
         self.claims = pn.pane.HTML("", stylesheets=[TABLE], sizing_mode="stretch_width")
         self.sweep.param.watch(lambda _: self.choose({}), "value")
         for widget in (self.x, self.colour, self.scale):
             widget.param.watch(lambda _: self.draw(), "value")
         self.figure.param.watch(lambda _: self.show_figure(), "value")
+        self.rows.selected.on_change("indices", lambda _attr, _old, _new: session.at_once(self.compare))
         self.only: dict[str, Any] = {}
         self.seen: Any = None
         self.choosing = False
+        self.downloads = Downloads("results", RESULTS_FILES)
         controls = pn.Column(
-            self.sweep, self.x, self.colour, self.scale, self.filters, self.figure, width=310
+            self.sweep,
+            self.x,
+            self.colour,
+            self.scale,
+            self.filters,
+            self.figure,
+            self.downloads.layout,
+            width=310,
         )
-        answers = pn.Column(self.pictures, self.table, self.picture, self.claims, sizing_mode="stretch_width")
-        self.layout = pn.Column(
-            session.head, self.words, page.sides(controls, answers), sizing_mode="stretch_width"
+        cells = pn.pane.Bokeh(self.cells, sizing_mode="stretch_width")
+        answers = pn.Column(
+            self.pictures, self.difference, cells, self.picture, self.claims, sizing_mode="stretch_width"
         )
+        self.layout = page.whole(session.head, self.words, page.sides(controls, answers))
         session.at_first(lambda: self.begin(given))
 
     @property
@@ -69,7 +101,10 @@ class ResultsView:
     def begin(self, given: dict[str, str]) -> None:
         """Show the view of an address, and follow the folder."""
         self.show_figure()
-        self.choose(given)
+        if self.sweep.value is not None:
+            self.choose(given)
+        else:
+            self.draw()
         self.session.every(LOOK_SECONDS, self.look)
 
     def choose(self, given: dict[str, str]) -> None:
@@ -100,6 +135,10 @@ class ResultsView:
         """Draw again what has changed in the folder."""
         stamp = self.results.stamp()
         if stamp != self.seen:
+            names = list(self.results.sweeps)
+            self.sweep.param.update(
+                options=names, visible=len(names) > 1
+            )  # the first one is chosen by itself
             self.draw()
             self.figure.options = ["", *self.results.figures()]
             self.figure.visible = len(self.figure.options) > 1
@@ -109,25 +148,61 @@ class ResultsView:
         if self.choosing:
             return
         self.seen = self.results.stamp()
+        if self.sweep.value is None:
+            self.claims.object = claims(self.results.claims(), self.results.figures(), {})
+            self.words.object = page.paragraph("No sweep has begun yet.")
+            return
         sweep, every = self.chosen, self.chosen.outcomes()
         only = {name: widget.value for name, widget in self.only.items() if widget.value}
         outcomes = [one for one in every if _kept(sweep.settings(one.cell), only)]
         cells = len(sweep.grid.cells)
         said = f"{len(every)} of {cells} cells are trained; {len(outcomes)} are shown."
         self.words.object = page.paragraph(said)
-        colours = _shades(sweep.axes[self.colour.value])
         log = self.scale.value == "log"
+        compared = [one for one in outcomes if one.cell.number in self.compared]
+        drawn = compared if len(compared) > 1 else outcomes
+        looks = results_pictures.looks(sweep, drawn, self.colour.value, drawn is compared)
         self.pictures[:] = [
             pn.pane.Bokeh(one, sizing_mode="stretch_width")
             for one in (
-                curves(sweep, outcomes, self.colour.value, colours, log),
-                along(sweep, outcomes, self.x.value, self.colour.value, colours, log),
+                results_pictures.curves(sweep, drawn, looks, log),
+                results_pictures.along(sweep, drawn, self.x.value, looks, log),
             )
         ]
-        self.table.object = table(sweep, outcomes)
-        self.claims.object = claims(self.results.claims(), self.results.figures())
+        if drawn:
+            content = base_of(drawn[0].cell.config).content
+            self.downloads.refresh(content)
+            self.downloads.offer(Shown(sweep, drawn, table(sweep, drawn), looks, log), content)
+        self.difference.object = difference(sweep, compared)
+        self._list(sweep, outcomes)
         kept = {f"only.{name}": "|".join(values) for name, values in only.items()}
-        self.session.address(_query(self, kept))
+        kept |= {"cells": "|".join(str(one.cell.number) for one in compared)} if compared else {}
+        state = _state(self, kept)
+        self.claims.object = claims(self.results.claims(), self.results.figures(), state)
+        self.session.address("?" + urlencode(state))
+
+    def compare(self) -> None:
+        """Draw the cells that are chosen in the table alone, where they are two or more."""
+        if not self.choosing:
+            self.compared = [self.rows.data["cell"][place] for place in self.rows.selected.indices]
+            self.draw()
+
+    def _list(self, sweep: SweepResults, outcomes: list[Outcome]) -> None:
+        """Put the cells into the table; those that are compared stay chosen."""
+        self.choosing = True
+        data = table(sweep, outcomes)
+        if list(data) != list(self.rows.data):
+            self.cells.columns = [
+                TableColumn(
+                    field=name, title=name, width=24 + 8 * max(len(str(one)) for one in (name, *column))
+                )
+                for name, column in data.items()
+                if name != "cell"
+            ]
+        self.rows.data = data
+        self.rows.selected.indices = [place for place, one in enumerate(data["cell"]) if one in self.compared]
+        self.cells.height = min(ROW * (len(outcomes) + 2), MOST)
+        self.choosing = False
 
     def show_figure(self) -> None:
         """Show the chosen figure of the folder."""
@@ -137,91 +212,50 @@ class ResultsView:
             self.draw()
 
 
-def curves(sweep: SweepResults, outcomes: list[Outcome], by: str, colours: dict[str, str], log: bool) -> Any:
-    """A curve per cell; its settings appear where the pointer is."""
+def table(sweep: SweepResults, outcomes: list[Outcome]) -> dict[str, list[Any]]:
+    """A row per cell, as columns; numbers stay numbers, by which browsers sort."""
     name = measured(outcomes)
-    drawn = blank(
-        "Cells over time",
-        "steps per agent",
-        name.removeprefix("final "),
-        y_axis_type="log" if log else "linear",
-    )
-    lines = []
+    settings = [sweep.settings(one.cell) for one in outcomes]
+    return {
+        "cell": [one.cell.number for one in outcomes],
+        **{axis: [_number(one[axis]) for one in settings] for axis in sweep.axes},
+        name: [float(f"{one.mean:.4g}") for one in outcomes],
+        "95% ±": [float(f"{one.margin:.2g}") for one in outcomes],
+        "failed runs": [one.failed for one in outcomes],
+    }
+
+
+def difference(sweep: SweepResults, outcomes: list[Outcome]) -> str:
+    """What cells that are compared led to, beside the first of them; nothing for fewer than two.
+
+    The interval of a difference is that of two means of runs that have nothing in common.
+    """
+    if len(outcomes) < 2:
+        return ""
+    first, rows = outcomes[0], []
+    names = results_pictures.names(sweep, outcomes)
     for one in outcomes:
-        settings = sweep.settings(one.cell)
-        words = ", ".join(f"{key} = {value}" for key, value in settings.items())
-        times = one.curve["t"].values
-        columns = {key: one.curve[key].values for key in ("mean", "low", "high")}
-        source = ColumnDataSource({"t": times, **columns, "cell": [words] * len(times)})
-        drawn.varea("t", "low", "high", source=source, color=colours[settings[by]], alpha=0.15)
-        style = {"color": colours[settings[by]], "legend_label": f"{by} = {settings[by]}"}
-        lines.append(drawn.line("t", "mean", source=source, width=2, name=words, **style))
-    tips = [("", "@cell"), ("step", "@t"), (name, "@mean{0.000a} (@low{0.000a} to @high{0.000a})")]
-    drawn.add_tools(HoverTool(renderers=lines, tooltips=tips, line_policy="nearest"))
-    if lines:
-        finish(drawn)
-    return drawn
+        apart, margin = one.mean - first.mean, math.hypot(one.margin, first.margin)
+        told = "" if one is first else f"{apart:+.3g} ± {margin:.2g}"
+        rows.append([escape(names[one.cell.number]), f"{one.mean:.4g} ± {one.margin:.2g}", told])
+    return "<h3>Compared</h3>" + html_table(["cell", first.name, "less the first"], rows)
 
 
-def measured(outcomes: list[Outcome]) -> str:
-    """By what cells are measured; methods and FedSARSA are by different things."""
-    return " or ".join(dict.fromkeys(one.name for one in outcomes)) or "outcome"
-
-
-def along(
-    sweep: SweepResults, outcomes: list[Outcome], x: str, by: str, colours: dict[str, str], log: bool
-) -> Any:
-    """What cells led to, along one axis; cells of different colours stand beside each other."""
-    name = measured(outcomes)
-    drawn = blank(
-        f"{name}, with 95% interval", x, name, x_range=sweep.axes[x], y_axis_type="log" if log else "linear"
-    )
-    rows: dict[str, list[Any]] = {key: [] for key in ("x", "mean", "low", "high", "colour", "cell")}
-    places = dict(zip(colours, np.linspace(-0.25, 0.25, len(colours)).tolist(), strict=True))
-    for one in outcomes:
-        settings = sweep.settings(one.cell)
-        margin = 0.0 if np.isnan(one.margin) else one.margin
-        low = one.mean - margin
-        low = max(low, one.mean / 100) if log else low  # zero cannot be drawn on a logarithmic axis
-        words = ", ".join(f"{key} = {value}" for key, value in settings.items())
-        beside = places[settings[by]] if by != x else 0.0
-        new = ((settings[x], beside), one.mean, low, one.mean + margin, colours[settings[by]], words)
-        for key, value in zip(rows, new, strict=True):
-            rows[key].append(value)
-    source = ColumnDataSource(rows)
-    drawn.segment("x", "low", "x", "high", source=source, color="colour", line_width=2)
-    marks = drawn.scatter("x", "mean", source=source, color="colour", size=10)
-    tips = [("", "@cell"), (name, "@mean{0.000a} (@low{0.000a} to @high{0.000a})")]
-    drawn.add_tools(HoverTool(renderers=[marks], tooltips=tips))
-    return drawn
-
-
-def table(sweep: SweepResults, outcomes: list[Outcome]) -> str:
-    """A row per cell."""
-    name = measured(outcomes)
-    heads = [*sweep.axes, name, "95% ±", "failed runs"]
-    rows = [
-        [*sweep.settings(one.cell).values(), f"{one.mean:.4g}", f"{one.margin:.2g}", str(one.failed)]
-        for one in outcomes
-    ]
-    return html_table(heads, [[escape(cell) for cell in row] for row in rows])
-
-
-def claims(rows: list[dict[str, str]], figures: dict[str, Any]) -> str:
-    """Claims with verdicts; figures are links to themselves in this view."""
+def claims(rows: list[dict[str, str]], figures: dict[str, Any], state: dict[str, str]) -> str:
+    """Claims with verdicts; figures are links to themselves in this view, whose ``state`` they keep."""
     if not rows:
         return ""
     made = []
     for row in rows:
         interval = f" [{float(row['low']):.3g}, {float(row['high']):.3g}]" if row["low"] else ""
-        figure = escape(row["figure"])
+        figure, link = escape(row["figure"]), escape(urlencode(state | {"figure": row["figure"]}))
         made.append(
             [
                 f"{escape(row['claim'])}<br><small>{escape(row['where'])}</small>",
                 escape(row["quantity"]),
                 f"{float(row['value']):.3g}{interval}",
                 f'<span class="{CLASSES.get(row["verdict"], "open")}">{escape(row["verdict"])}</span>',
-                f'<a href="results?figure={figure}">{figure}</a>' if row["figure"] in figures else "",
+                f'<a href="results?{link}">{figure}</a>' if row["figure"] in figures else "",
             ]
         )
     return "<h3>Claims</h3>" + html_table(["claim", "tested by", "measured", "verdict", "figure"], made)
@@ -230,21 +264,30 @@ def claims(rows: list[dict[str, str]], figures: dict[str, Any]) -> str:
 def html_table(heads: list[str], rows: list[list[str]]) -> str:
     """A table of cells that are HTML."""
     head = "".join(f"<th>{escape(name)}</th>" for name in heads)
-    body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
+    names = [escape(name) for name in heads]
+    body = "".join(
+        "<tr>"
+        + "".join(f'<td data-name="{name}">{cell}</td>' for name, cell in zip(names, row, strict=True))
+        + "</tr>"
+        for row in rows
+    )
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
-def _shades(values: list[str]) -> dict[str, str]:
-    """A colour per value, in order of lightness."""
-    places = np.linspace(0, 220, len(values)).astype(int)
-    return {value: Viridis256[place] for value, place in zip(values, places, strict=True)}
+def _number(text: str) -> Any:
+    """A number for what is one in words."""
+    try:
+        return float(text) if "." in text or "e" in text else int(text)
+    except ValueError:
+        return text
 
 
 def _kept(settings: dict[str, str], only: dict[str, list[str]]) -> bool:
     return all(settings[name] in values for name, values in only.items())
 
 
-def _query(view: ResultsView, more: dict[str, str]) -> str:
+def _state(view: ResultsView, more: dict[str, str]) -> dict[str, str]:
+    """What the address of a view holds."""
     known = {"sweep": view.sweep.value, "x": view.x.value, "colour": view.colour.value}
-    known |= {"figure": view.figure.value} if view.figure.value else {}
-    return "?" + urlencode(known | more)
+    known |= {"scale": view.scale.value} | ({"figure": view.figure.value} if view.figure.value else {})
+    return known | more

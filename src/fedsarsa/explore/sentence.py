@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from fedsarsa.algorithm import FedSARSA
-from fedsarsa.explore.measurements import Bars, Trained
+from fedsarsa.explore.measurements import FALLING, RISING, UNKNOWN, Bars, Trained
 from fedsarsa.explore.theory_answers import ByNumber, Predicted
 
 MOSTLY = 0.5  # share of the floor from which on one part is called the cause
@@ -46,12 +46,23 @@ def _error(trained: Trained, predicted: Predicted | None) -> Iterator[str]:
     band = f"{float(last['low']):.3g} to {float(last['high']):.3g}"
     expected = "" if predicted is None else f"; theory predicted {float(predicted.mse[-1]):.3g}"
     yield (f"After {steps} steps the error of {who} is {float(last['error']):.3g} (95%: {band}){expected}.")
+    yield from _end(trained, predicted)
+
+
+def _end(trained: Trained, predicted: Predicted | None) -> Iterator[str]:
+    """Where the error goes: on, or what its floor consists of."""
+    if trained.trend in (FALLING, RISING):
+        expected = "" if predicted is None else f": theory expects it to end at {predicted.floor:.3g}"
+        yield f"It is still {trained.trend}{expected}."
+        return
+    if trained.trend == UNKNOWN:
+        yield "These runs do not tell whether it has settled."
+        return
+    if not isinstance(trained.algo, FedSARSA) and trained.algo.knows == "worlds":
+        return  # exact kernels: there is no noise, and nothing that smaller steps would change
     parts = trained.floor()
     share = parts["bias"] / (parts["bias"] + parts["noise"]) if sum(parts.values()) > 0 else 0.0
-    first = float(trained.curves["error"][0])
-    if parts["bias"] > 0.01 * first and predicted is not None and float(last["error"]) > 2 * predicted.floor:
-        yield f"It is still falling: theory expects it to end at {predicted.floor:.3g}."
-    elif share >= MOSTLY:
+    if share >= MOSTLY:
         yield f"{share:.0%} of the floor is bias, which smaller steps do not take away."
     else:
         yield f"{1 - share:.0%} of the floor is noise: smaller steps or more agents take it away."

@@ -1,6 +1,8 @@
-"""The server of the page: on loopback, under an address that cannot be guessed."""
+"""The server of the page: on loopback unless told otherwise, under an address that cannot be guessed."""
 
+import ipaddress
 import secrets
+import socket
 import threading
 import webbrowser
 from collections.abc import Callable
@@ -19,7 +21,8 @@ from fedsarsa.explore.session import Session
 if TYPE_CHECKING:
     from fedsarsa.explore.results import AnyResults
 
-HOST = "127.0.0.1"
+LOOPBACK = "127.0.0.1"
+ANYWHERE = ("0.0.0.0", "::")
 TOKEN_BYTES = 16
 VIEWS: dict[str, Callable[..., Any]] = {
     "federation": FederationView,
@@ -47,8 +50,9 @@ def open_page(
     query: str = "",
     port: int = 0,
     results: "AnyResults | None" = None,
+    host: str = LOOPBACK,
 ) -> Opened:
-    """Listen on loopback; a page is only there for those who know its address.
+    """Listen on ``host``; a page is only there for those who know its address.
 
     Parameters
     ----------
@@ -62,6 +66,8 @@ def open_page(
         Any that is free unless given.
     results : Results, optional
         A folder to look at.
+    host : str
+        An address of this machine, 0.0.0.0 for all of them.
 
     Raises
     ------
@@ -82,8 +88,9 @@ def open_page(
     server = pn.serve(
         made,
         port=port,
-        address=HOST,
-        websocket_origin=None,
+        address=host,
+        # Elsewhere than on loopback the page has names that only its users know; its address stays a secret.
+        websocket_origin=None if on_loopback(host) else "*",
         prefix=token,
         title=dict.fromkeys(made, "fedsarsa explore"),
         show=False,
@@ -95,19 +102,34 @@ def open_page(
         unused_session_lifetime=15_000,
         check_unused_sessions=5_000,
     )
-    return Opened(f"http://{HOST}:{server.port}/{token}/{view}{query}", server)
+    seen = socket.gethostname() if host in ANYWHERE else f"[{host}]" if ":" in host else host
+    return Opened(f"http://{seen}:{server.port}/{token}/{view}{query}", server)
+
+
+def on_loopback(host: str) -> bool:
+    """Whether only this machine can reach a host's address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:  # a name
+        return host == "localhost"
 
 
 def serve(
     base: Base,
     view: str,
     query: str,
+    host: str,
     port: int,
     results: "AnyResults | None",
     say: Callable[[str], None],
 ) -> None:
     """Serve the page and open it in the browser, until Ctrl-C."""
-    opened = open_page(base, view, query, port, results)
+    opened = open_page(base, view, query, port, results, host)
+    if not on_loopback(host):
+        say(
+            f"warning: host {host} is not loopback: whoever can reach it and has the address sees the page, "
+            "trains on this machine, and nothing on the way is encrypted"
+        )
     say(f"the page is at {opened.address}")
     say("Ctrl-C ends it")
     threading.Thread(target=webbrowser.open, args=(opened.address,), daemon=True).start()

@@ -45,6 +45,10 @@ class Session:
         with hold(self._document):
             work()
 
+    def after(self, seconds: float, work: Callable[[], None]) -> None:
+        """Do something to the page after a while."""
+        self._document.add_timeout_callback(partial(self.at_once, work), int(1000 * seconds))
+
     def every(self, seconds: float, work: Callable[[], None]) -> None:
         """Do something to the page again and again."""
         pn.state.add_periodic_callback(work, int(1000 * seconds))

@@ -15,7 +15,9 @@ from fedsarsa._checks import Floats
 from fedsarsa.algorithm import FedSARSA
 from fedsarsa.experiments.config import Config, finite
 from fedsarsa.experiments.method_sections import ours
+from fedsarsa.experiments.references import settles_elsewhere
 from fedsarsa.explore.measurements import RECORDS
+from fedsarsa.federation.servers import Personal
 from fedsarsa.worlds.fleet import Fleet
 
 
@@ -97,7 +99,19 @@ def predicted(fleet: Fleet, algo: FedSARSA, steps: int) -> Predicted:
 
 
 def points(fleet: Fleet, algo: FedSARSA) -> Points:
-    """The fixed points of the agents, of the federation and of the central MDP."""
+    """The fixed points of the agents, of the federation and of the central MDP.
+
+    Raises
+    ------
+    ValueError
+        Agents settle elsewhere: they follow another path than SARSA's own.
+    """
+    if settles_elsewhere(algo):
+        raise ValueError(
+            "where agents settle is known for the sampled and the expected target, without traces and "
+            f"without behaviour of their own, got target {algo.target!r}, trace_decay {algo.trace_decay:g}, "
+            f"behaviour {algo.behaviour!r}"
+        )
     each = np.stack([theory.fixed_point(world, algo.features, algo.policy) for world in fleet.worlds])
     return Points(
         each[fleet.world_of],
@@ -107,9 +121,11 @@ def points(fleet: Fleet, algo: FedSARSA) -> Points:
 
 
 def gains(fleet: Fleet, algo: FedSARSA, steps: int) -> Gains:
-    """Predicted errors to every agent's own point, alone and together."""
-    found = theory.personal_weights(fleet, algo, steps)
-    return Gains(found.alone, found.together)
+    """Predicted errors to agents' own points, alone and together; by mixtures, if they are the rule."""
+    found, rule = theory.personal_weights(fleet, algo, steps), algo.rule
+    if not isinstance(rule, Personal):
+        return Gains(found.alone, found.together)
+    return Gains(found.alone, found.personal if rule.weights is None else found.error(rule.weights))
 
 
 def by_number(fleet: Fleet, algo: FedSARSA, steps: int) -> ByNumber:
