@@ -7,15 +7,7 @@ from typing import Any, Literal, get_args, get_origin
 from pydantic.fields import FieldInfo
 
 from fedsarsa.experiments.algorithm_sections import FEATURES, POLICIES, SERVERS, STEP_SIZES
-from fedsarsa.experiments.fleet_sections import (
-    Garnet,
-    GymTablesSection,
-    PaperFleet,
-    RandomMDPs,
-    SevenStates,
-    TwoState,
-    WindyCliffs,
-)
+from fedsarsa.experiments.fleet_sections import OF_PAPERS, GymTablesSection, PaperFleet
 from fedsarsa.experiments.method_sections import OURS, SECTIONS
 from fedsarsa.experiments.section import DerivedSection
 from fedsarsa.federation.servers.consensus import GRAPHS
@@ -167,11 +159,7 @@ def _derived(key: str, field: FieldInfo, needs: tuple[str, str]) -> Control:
 
 FLEETS: dict[str, type[DerivedSection]] = {
     "paper": PaperFleet,
-    "random-mdps": RandomMDPs,
-    "windy-cliffs": WindyCliffs,
-    "garnet": Garnet,
-    "two-state": TwoState,
-    "seven-states": SevenStates,
+    **OF_PAPERS,
     "gym-tables": GymTablesSection,
 }
 FLEET = (Control(FLEET_KIND, "worlds", tuple(FLEETS), default="paper"), *_of("fleet", FLEETS))

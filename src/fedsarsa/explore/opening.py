@@ -22,8 +22,8 @@ def explore(what: str | None, link: str | None, host: str, port: int, say: Calla
     Raises
     ------
     ValueError
-        The configuration is wrong, or of Gymnasium environments; a folder holds no results; or the address was
-        made with another file or folder.
+        The configuration is wrong, or of Gymnasium environments; a folder holds no results; or the address
+        was made with another file or folder.
     ImportError
         The extra ``explore`` is not installed.
     """

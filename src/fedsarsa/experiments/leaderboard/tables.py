@@ -23,7 +23,7 @@ MEAN, WORST, GAP, TO_COMMON = RETURNS = (
     "gap to own optimum",
     "gap to best common",
 )
-_, TO_FEDERATED, TO_AGENTS = DISTANCES = (
+TO_OWN, TO_FEDERATED, TO_AGENTS = DISTANCES = (
     "to its own target",
     "to the federated point",
     "to each agent's",
