@@ -16,7 +16,13 @@ from tests.worlds_of_tests import fleet
 FINITE, CARTS = fleet(0, agents=3), fs.control.fleet("CartPole", 3)
 
 
-@pytest.mark.parametrize("name", ["cpu", "reference"])
+# Those that train both kinds of worlds here, with no package and no device.
+HERE = [
+    name for name, entry in engines.ENGINES.items() if entry.worlds == engines.COMPUTED and not entry.needs
+]
+
+
+@pytest.mark.parametrize("name", HERE)
 @pytest.mark.parametrize("group", [FINITE, CARTS], ids=["finite", "control"])
 def test_every_engine_keeps_the_contract(name, group):
     features = fs.OneHot() if group is FINITE else fs.TileCoding(2, 2)
@@ -29,6 +35,7 @@ def test_every_engine_keeps_the_contract(name, group):
 
 
 def test_automatic_choice():
+    assert set(HERE) >= {"cpu", "reference"}
     assert engines.resolve("auto", FINITE) == engines.resolve("auto", CARTS) == "cpu"
 
 

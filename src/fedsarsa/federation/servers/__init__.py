@@ -77,9 +77,9 @@ COMPILED = [rule for rule in RULES.values() if rule.combine_run is not None]
 
 
 def compiled_place(server: Server) -> int:
-    """The place in ``COMPILED`` of a rule, or of the one that it has ``combine`` from; -1: in none."""
-    known = [rule.combine for rule in COMPILED]
-    own = type(server).combine
+    """The place in ``COMPILED`` of a rule, or of the one that it has its definition from; -1: in none."""
+    known = [(rule.combine, rule.estimate) for rule in COMPILED]
+    own = type(server).combine, type(server).estimate
     return known.index(own) if own in known else -1
 
 
