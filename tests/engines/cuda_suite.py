@@ -3,6 +3,7 @@
 from pathlib import Path
 from signal import SIGINT, raise_signal
 
+import numba
 import numpy as np
 import pytest
 
@@ -271,8 +272,11 @@ def test_blocks_have_every_agent_once():
 
 def test_what_the_engine_refuses():
     windows = fs.methods.NStepTD(features=fs.OneHot(), policy=fs.FixedPolicy("uniform"), n=2)
-    with pytest.raises(ValueError, match="engine"):
+    with pytest.raises(ValueError, match="engine must be cpu or reference for steps that see other"):
         windows.train(group_of(), 10, runs=1, engine="cuda")
+    own = fs.FedSARSA(numba.njit(lambda x: x / 3), fs.Softmax(1.0))
+    with pytest.raises(ValueError, match="engine must be cpu or ray or reference for features that are"):
+        own.train(fs.control.fleet("CartPole", 2), 10, runs=1, engine="cuda")
     assert cuda_device.missing() is None
 
 

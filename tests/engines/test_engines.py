@@ -2,9 +2,11 @@
 
 import os
 import signal
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from numba import njit
 
 import fedsarsa as fs
 from fedsarsa import engines
@@ -30,6 +32,31 @@ def test_every_engine_keeps_the_contract(name, group):
 
 def test_automatic_choice():
     assert engines.resolve("auto", FINITE) == engines.resolve("auto", CARTS) == "cpu"
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    """As where there is a GPU; nothing can be trained on it."""
+    monkeypatch.setitem(
+        engines.ENGINES, "cuda", replace(engines.ENGINES["cuda"], needs=None, device=lambda: None)
+    )
+
+
+@pytest.mark.parametrize(
+    ("group", "settings", "name"),
+    [
+        (FINITE, {}, "cuda"),
+        (CARTS, {"features": fs.TileCoding(2, 2)}, "cuda"),
+        (CARTS, {"features": njit(lambda x: x / 3)}, "cpu"),
+        (FINITE, {"policy": fs.FixedPolicy(0), "server": fs.servers.FirstDirections()}, "cpu"),
+    ],
+    ids=["finite", "control", "function", "opens"],
+)
+def test_automatic_choice_of_a_gpu(gpu, group, settings, name):
+    algo = fs.FedSARSA(**({"features": fs.OneHot(), "policy": fs.Softmax(1.0)} | settings))
+    assert engines.automatic(algo.problem(group, 10**7, 1000, 0)) == name
+    assert engines.automatic(algo.problem(group, 10**6, 1000, 0)) == "cpu"
+    assert engines.automatic(algo.problem(group, 10**9, 10, 0)) == "cpu"
 
 
 @pytest.mark.parametrize(

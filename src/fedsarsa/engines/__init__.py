@@ -10,6 +10,8 @@ from fedsarsa import _checks
 from fedsarsa.engines.opened_rounds import OpeningEngine, probing
 from fedsarsa.federation.engine import Engine, Together
 from fedsarsa.federation.problem import Problem
+from fedsarsa.learning.continuous_features import BoxMap
+from fedsarsa.learning.function_features import FunctionBasis
 from fedsarsa.learning.targets import OWN_CHAIN
 from fedsarsa.worlds.control import ControlFleet
 from fedsarsa.worlds.fleet import Fleet
@@ -32,6 +34,8 @@ class Entry:
         The fleets that it trains.
     about : str
         What it is for, in a few words.
+    refuses : callable
+        What of a problem in these worlds it does not take, in a few words; None unless there is such a thing.
     gpus : int
         How many it takes.
     together : str or None
@@ -48,6 +52,7 @@ class Entry:
     place: Callable[[Problem], str]
     worlds: tuple[type, ...]
     about: str
+    refuses: Callable[[Problem], str | None] = lambda _: None
     gpus: int = 0
     together: str | None = None
     needs: str | None = None
@@ -88,12 +93,34 @@ def _device() -> str | None:
     return cuda_device.missing()
 
 
+def _other_samples(problem: Problem) -> str | None:
+    """What engines refuse that hold no samples but the next one of every agent."""
+    if problem.server.opens:
+        return (
+            f"{problem.server!r}, which sees the first sample of a round twice "
+            "(fs.servers.ControlVariates() needs it once)"
+        )
+    step = problem.step
+    if step.windowed or step.independent or step.sampling != OWN_CHAIN:
+        return "steps that see other than the agent's next transition"
+    return None
+
+
+def _beyond_a_gpu(problem: Problem) -> str | None:
+    """The same, and functions that only a processor can call."""
+    basis = problem.features.basis if isinstance(problem.features, BoxMap) else None
+    if isinstance(basis, FunctionBasis):
+        return "features that are a function of your own, which a GPU cannot call"
+    return _other_samples(problem)
+
+
 ENGINES = {
     "cpu": Entry(_compiled, COMPUTED, "compiled, on all cores; the fastest one here"),
     "cuda": Entry(
         _cuda,
         COMPUTED,
         "one NVIDIA GPU; for thousands of agents",
+        _beyond_a_gpu,
         gpus=1,
         together="fedsarsa.engines.cuda_together",
         needs="numba_cuda",
@@ -104,10 +131,15 @@ ENGINES = {
         _at("gym_engine:GymEngine"),
         (GymFleet,),
         "environments of Gymnasium; learning is compiled",
+        _other_samples,
         needs="gymnasium",
     ),
     "ray": Entry(
-        _at("ray:RayEngine"), COMPUTED, "compiled, a block of agents per core of a cluster", needs="ray"
+        _at("ray:RayEngine"),
+        COMPUTED,
+        "compiled, a block of agents per core of a cluster",
+        _other_samples,
+        needs="ray",
     ),
     "reference": Entry(_at("reference:ReferenceEngine"), COMPUTED, "the specification, in plain NumPy; slow"),
 }
@@ -115,7 +147,6 @@ AUTO = ("cpu", "gym")  # in this order
 # From where on a GPU is faster than sixteen cores, compiling included: agent-steps, and agents of all runs.
 GPU_STEPS, GPU_LANES = 20_000_000_000, 2_000
 DOUBLE, SINGLE = PRECISIONS = ("float64", "float32")
-ONE_PLACE = ("cpu", "reference")  # engines that hold all agents, and move their worlds themselves
 
 
 def resolve(name: str, fleet: object = None) -> str:
@@ -213,14 +244,8 @@ def automatic(problem: Problem) -> str:
     lanes = problem.agents * problem.runs
     if name != "cpu" or lanes * problem.steps < GPU_STEPS or lanes < GPU_LANES:
         return name
-    refused = problem.server.opens or not _takes_steps(problem)
-    return name if refused or ENGINES["cuda"].missing is not None else "cuda"
-
-
-def _takes_steps(problem: Problem) -> bool:
-    """Whether agents see their next transition and no other."""
-    step = problem.step
-    return not (step.windowed or step.independent) and step.sampling == OWN_CHAIN
+    gpu = ENGINES["cuda"]
+    return name if gpu.refuses(problem) is not None or gpu.missing is not None else "cuda"
 
 
 def _check(name: str, problem: Problem) -> None:
@@ -228,15 +253,12 @@ def _check(name: str, problem: Problem) -> None:
     missing = ENGINES[name].missing
     if missing is not None:
         raise ValueError(f"engine {name!r} does not work here: {missing}")
-    able = " or ".join(ONE_PLACE)
-    if name in ONE_PLACE:
-        return
-    if problem.server.opens:
-        raise ValueError(
-            f"engine must be {able} for {problem.server!r}, which sees the first sample of a round twice, "
-            f"got {name!r}; fs.servers.ControlVariates() needs it once"
-        )
-    if not _takes_steps(problem):
-        raise ValueError(
-            f"engine must be {able} for steps that see other than the agent's next transition, got {name!r}"
-        )
+    refused = ENGINES[name].refuses(problem)
+    if refused is not None:
+        able = [
+            one
+            for one, entry in ENGINES.items()
+            if isinstance(problem.fleet, entry.worlds) and entry.refuses(problem) is None
+        ]
+        others = " or ".join(able) or "one that trains other worlds"
+        raise ValueError(f"engine must be {others} for {refused}, got {name!r}")
