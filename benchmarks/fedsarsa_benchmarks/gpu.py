@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from typing import Any
@@ -63,11 +64,14 @@ def sweep(precision: str, steps: int) -> tuple[float, float, int]:
     from fedsarsa.engines.cuda_batch import Batch
 
     problems = [
-        fs.FedSARSA().problem(fs.paper.fleet(agents, eps_p=p, eps_r=r, seed=0), steps, 10, 0)
+        replace(
+            fs.FedSARSA().problem(fs.paper.fleet(agents, eps_p=p, eps_r=r, seed=0), steps, 10, 0),
+            precision=precision,
+        )
         for agents in SIZES
         for p, r in itertools.product(LEVELS, LEVELS)
     ]
-    batch = Batch(problems, precision=precision)
+    batch = Batch(problems)
     found = []
     for _ in range(3):
         states = [first_state(problem, np.zeros(batch.dim)) for problem in problems]

@@ -153,9 +153,9 @@ def trained_together(monkeypatch):
     """How many problems were trained side by side, batch by batch."""
     sizes, build = [], engines.build_together
 
-    def counted(name, problems, precision):
+    def counted(name, problems):
         sizes.append(len(problems))
-        return build(name, problems, precision)
+        return build(name, problems)
 
     monkeypatch.setattr(engines, "build_together", counted)
     return sizes

@@ -59,6 +59,42 @@ def test_automatic_choice_of_a_gpu(gpu, group, settings, name):
     assert engines.automatic(algo.problem(group, 10**9, 10, 0)) == "cpu"
 
 
+def test_float32_is_for_a_gpu_even_where_there_is_none(monkeypatch, gpu):
+    algo = fs.FedSARSA(fs.OneHot(), fs.Softmax(1.0))
+    assert engines.automatic(replace(algo.problem(FINITE, 10, 2, 0), precision="float32")) == "cuda"
+    none = replace(engines.ENGINES["cuda"], device=lambda: "there is no NVIDIA GPU here")
+    monkeypatch.setitem(engines.ENGINES, "cuda", none)
+    for engine in ("auto", "cuda"):
+        with pytest.raises(ValueError, match="engine 'cuda', which precision 'float32' needs, does not work"):
+            algo.train(FINITE, 10, engine=engine, precision="float32")
+    with pytest.raises(
+        ValueError, match=r"precision must be 'float64' with engine 'cpu'.*; use engine 'cuda'$"
+    ):
+        algo.train(FINITE, 10, engine="cpu", precision="float32")
+    gyms = fs.GymFleet([fs.GymWorld("CartPole-v1")], processes=0)
+    with pytest.raises(ValueError, match=r"precision must be 'float64' with engine 'gym', got 'float32'$"):
+        fs.FedSARSA(lambda x: x / 9, fs.Softmax(1.0)).train(gyms, 10, precision="float32")
+
+
+@pytest.mark.parametrize(
+    "algo",
+    [
+        fs.FedSARSA(fs.OneHot(), fs.FixedPolicy("uniform"), 0.1, 5, server=fs.servers.FirstDirections()),
+        fs.methods.NStepTD(fs.OneHot(), fs.FixedPolicy("uniform"), 0.1, n=2),
+    ],
+    ids=["opens", "windows"],
+)
+def test_an_engine_of_ones_own_takes_what_its_class_takes(monkeypatch, algo):
+    monkeypatch.setitem(engines.ENGINES, "own", replace(engines.ENGINES["cpu"], about="another name"))
+    one, two = (algo.train(FINITE, 20, runs=2, engine=name) for name in ("cpu", "own"))
+    np.testing.assert_array_equal(one.central, two.central)
+    assert two.data.attrs["engine"] == "own"
+    with pytest.raises(ValueError, match="precision must be 'float64' with engine 'own'"):
+        algo.train(FINITE, 20, engine="own", precision="float32")
+    with pytest.raises(ValueError, match=r"engine must be cpu or reference or own for .*, got 'ray'"):
+        algo.train(FINITE, 20, engine="ray")
+
+
 @pytest.mark.parametrize(
     ("name", "words"),
     [

@@ -8,7 +8,7 @@ import numpy as np
 
 from fedsarsa._checks import Floats
 from fedsarsa._numba import U64
-from fedsarsa.engines import DOUBLE, cuda_device, cuda_general
+from fedsarsa.engines import cuda_device, cuda_general
 from fedsarsa.engines.arrays import Span
 from fedsarsa.engines.compiled import ALL, SpanEngine, lanes_of, model_of, rows_of, step_sizes_of
 from fedsarsa.engines.cuda_arrays import Federations, Records
@@ -27,9 +27,8 @@ from fedsarsa.engines.cuda_server import settle_kernel, settling
 from fedsarsa.engines.general import worlds_of
 from fedsarsa.engines.general_rounds import Learners
 from fedsarsa.federation.participation import Present, taking_part
-from fedsarsa.federation.problem import Problem
+from fedsarsa.federation.problem import DOUBLE, Problem
 from fedsarsa.federation.rounds import drift_of, end_round
-from fedsarsa.federation.servers import Mean
 from fedsarsa.federation.state import RUNNING, Episodes, State, Synchronisations, first_episodes
 from fedsarsa.learning.choice import renumbered
 from fedsarsa.learning.features import Aggregation
@@ -75,20 +74,9 @@ class CudaEngine(SpanEngine):
 class FiniteEngine(CudaEngine):
     """Trains a problem of finite worlds whose agents hold pairs, with parameters in shared memory."""
 
-    def __init__(
-        self,
-        problem: Problem,
-        threads: int | None = None,
-        first_agent: int = 0,
-        precision: str = DOUBLE,
-    ) -> None:
+    def __init__(self, problem: Problem, threads: int | None = None, first_agent: int = 0) -> None:
         super().__init__(problem, threads, first_agent)
-        self.batch = Batch([self.problem], first_agent, precision)
-
-    @property
-    def identity(self) -> dict[str, str]:
-        """The precision, which decides a training."""
-        return self.batch.identity
+        self.batch = Batch([self.problem], first_agent)
 
     def start(self, state: State) -> None:
         """Draw the first state of every agent, and its first action from Gamma(theta)."""
@@ -114,6 +102,11 @@ class GeneralEngine(CudaEngine):
     def __init__(self, problem: Problem, threads: int | None = None, first_agent: int = 0) -> None:
         super().__init__(problem, threads, first_agent)
         problem = self.problem
+        if problem.precision != DOUBLE:
+            raise ValueError(
+                f"precision must be {DOUBLE!r} here, got {problem.precision!r}, which is for finite worlds, "
+                "steps and the mean of Algorithm alg, and parameters that fit into a GPU's shared memory"
+            )
         self.model, self.worlds = model_of(problem), to_device(worlds_of(problem))
         self.device_model = to_device(self.model)
         model, actions = self.model, len(self.model.numbers)
@@ -127,7 +120,7 @@ class GeneralEngine(CudaEngine):
             policy=model.choice.policy,
         )
         self.kernels = cuda_general.kernels(shape)
-        self.on_device = type(problem.server) is Mean and problem.compiled_rounds
+        self.on_device = problem.takes_mean
         self.cells = to_device(cells_of([problem], first_agent))
 
     def follow(self, policy: Policy) -> None:

@@ -12,15 +12,14 @@ from numpy.typing import NDArray
 
 from fedsarsa._checks import Floats
 from fedsarsa._numba import U64
-from fedsarsa.engines import DOUBLE, SINGLE, cuda_finite
+from fedsarsa.engines import cuda_finite
 from fedsarsa.engines.arrays import Span
 from fedsarsa.engines.compiled import step_sizes_of
 from fedsarsa.engines.cuda_arrays import RUNS, Agents, Cells, Federations, Lanes, Records, Shape
 from fedsarsa.engines.cuda_device import device_array, grid, limits, rounded, to_device, to_host
 from fedsarsa.engines.cuda_layout import fits, split_blocks, threads_for, whole_blocks
 from fedsarsa.engines.cuda_server import settle_kernel, settling
-from fedsarsa.federation.problem import Problem
-from fedsarsa.federation.servers import Mean
+from fedsarsa.federation.problem import SINGLE, Problem
 from fedsarsa.federation.servers.mean import average
 from fedsarsa.federation.state import RUNNING, State
 from fedsarsa.learning.features import Aggregation
@@ -30,7 +29,7 @@ from fedsarsa.learning.policies import Softmax
 T = TypeVar("T")
 
 
-def shape_of(problem: Problem, precision: str = DOUBLE) -> Shape:
+def shape_of(problem: Problem) -> Shape:
     """What kernels are compiled for."""
     tables, features = tables_of(problem), problem.finite_worlds[1]
     dense = not isinstance(features, Aggregation)
@@ -42,7 +41,7 @@ def shape_of(problem: Problem, precision: str = DOUBLE) -> Shape:
         cached=isinstance(problem.policy, Softmax) and not dense,
         averaged=problem.average_offset is not None,
         whole=True,
-        single=precision == SINGLE,
+        single=problem.precision == SINGLE,
     )
 
 
@@ -62,22 +61,22 @@ def bytes_each(shape: Shape, dim: int) -> int:
     return (shape.rows * dim + 1) * (4 if shape.single else 8)
 
 
-def serves(problem: Problem, precision: str = DOUBLE) -> bool:
+def serves(problem: Problem) -> bool:
     """Whether agents hold pairs, take steps without options, and their mean is all that the server makes."""
     if not (problem.holds_pairs and problem.step.plain and not problem.step.redraw_actions):
         return False
-    if problem.step.behaviour or not problem.compiled_rounds or type(problem.server) is not Mean:
+    if problem.step.behaviour or not problem.takes_mean:
         return False
-    return fits(limits(), bytes_each(shape_of(problem, precision), problem.features.dim))
+    return fits(limits(), bytes_each(shape_of(problem), problem.features.dim))
 
 
 class Batch:
     """Trains problems that differ in fleets and numbers alone."""
 
-    def __init__(self, problems: Sequence[Problem], first_agent: int = 0, precision: str = DOUBLE) -> None:
+    def __init__(self, problems: Sequence[Problem], first_agent: int = 0) -> None:
         self.problems, self.first_agent = list(problems), first_agent
         first = self.problems[0]
-        self.dim, self.shape = first.features.dim, shape_of(first, precision)
+        self.dim, self.shape = first.features.dim, shape_of(first)
         tables = [tables_of(problem) for problem in self.problems]
         sizes = np.array([problem.agents for problem in self.problems])
         runs = np.array([problem.runs for problem in self.problems])
@@ -130,11 +129,6 @@ class Batch:
         """Let go of what kernels hold on the GPU."""
         for kernel in (*self.kernels, settle_kernel(self.shape.averaged)):
             kernel.forget()
-
-    @property
-    def identity(self) -> dict[str, str]:
-        """The precision, which decides a training."""
-        return {"precision": SINGLE} if self.shape.single else {}
 
     def runs_of(self, place: int) -> slice:
         """The runs of a problem among those of all."""

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from fedsarsa.engines import DOUBLE, cuda_batch, cuda_device
+from fedsarsa.engines import cuda_batch, cuda_device
 from fedsarsa.engines.compiled import finish_span, span_of
 from fedsarsa.engines.cuda import FIRST_SPAN, fitting
 from fedsarsa.engines.cuda_batch import Batch
@@ -21,19 +21,14 @@ class TogetherEngine:
 
     name = "cuda"
 
-    def __init__(self, problems: Sequence[Problem], precision: str = DOUBLE) -> None:
-        self.batch = Batch(problems, precision=precision)
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        self.batch = Batch(problems)
 
     @property
     def first_steps(self) -> int:
         """Steps to take at first, before it is known how long they take."""
         lanes = int(self.batch.first_lane[-1])
         return max(1, FIRST_SPAN // lanes, self.batch.problems[0].sync_every or 1)
-
-    @property
-    def identity(self) -> dict[str, str]:
-        """The precision, which decides a training."""
-        return self.batch.identity
 
     def start(self, states: Sequence[State]) -> None:
         """Draw the first state of every agent, and its first action from Gamma(theta)."""
@@ -61,7 +56,7 @@ class TogetherEngine:
         self.batch.close()
 
 
-def batches(problems: Sequence[Problem], precision: str = DOUBLE, record_every: int = 1) -> list[list[int]]:
+def batches(problems: Sequence[Problem], record_every: int = 1) -> list[list[int]]:
     """Places of problems that are trained side by side, batch by batch.
 
     Problems of a batch have what kernels are compiled for in common, and their tables but for worlds; they
@@ -71,8 +66,8 @@ def batches(problems: Sequence[Problem], precision: str = DOUBLE, record_every: 
     """
     alike: dict[tuple[Any, ...], list[int]] = {}
     for place, problem in enumerate(problems):
-        if problem.at_step(0) is problem and cuda_batch.serves(problem, precision):
-            alike.setdefault(_common(problem, precision), []).append(place)
+        if problem.at_step(0) is problem and cuda_batch.serves(problem):
+            alike.setdefault(_common(problem), []).append(place)
     room = np.array([SHARE * cuda_device.free_memory()[0], MOST_RECORDED])
     found = []
     for places in alike.values():
@@ -91,9 +86,9 @@ def batches(problems: Sequence[Problem], precision: str = DOUBLE, record_every: 
     return found
 
 
-def _common(problem: Problem, precision: str) -> tuple[Any, ...]:
+def _common(problem: Problem) -> tuple[Any, ...]:
     """What a problem must share with others beside which it is trained."""
-    shape, tables = cuda_batch.shape_of(problem, precision), cuda_batch.tables_of(problem)
+    shape, tables = cuda_batch.shape_of(problem), cuda_batch.tables_of(problem)
     worlds = tables.worlds
     strides = worlds.states, worlds.reward_state, worlds.reward_action, worlds.reward_next
     choice = tables.choice._replace(parameter=0.0)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from fedsarsa import _netcdf
 from fedsarsa._checks import Floats
-from fedsarsa.federation.problem import Problem
+from fedsarsa.federation.problem import DOUBLE, Problem
 from fedsarsa.federation.state import Episodes, State, Synchronisations
 
 KIND = "checkpoint"
@@ -62,6 +62,8 @@ def fingerprint(problem: Problem, engine: str, theta0: Floats, record_every: int
     }
     if problem.partial or problem.faults.liars:
         mark |= {"participation and faults": _words(problem.asked, problem.faults)}
+    if problem.precision != DOUBLE:
+        mark |= {"precision": problem.precision}
     if problem.average_offset is not None:
         whole = every is not None and problem.steps % every == 0
         mark |= {"engine": engine, "steps": "whole rounds" if whole else _words(problem.steps)}

@@ -175,7 +175,7 @@ def train_together(
             span = adapted(span, time.monotonic() - begun)
     if t < first.steps:
         for problem, start, state, kept, path in zip(problems, starts, states, records, paths, strict=True):
-            mark = checkpoint.fingerprint(problem, engine.name, start, record_every) | engine.identity
+            mark = checkpoint.fingerprint(problem, engine.name, start, record_every)
             checkpoint.save(path, mark, state, kept, known, problem.steps)
         raise Interrupted(f"interrupted after {t} of {first.steps} steps")
     return list(zip(states, records, strict=True))
