@@ -2,16 +2,18 @@
 
 from pathlib import Path
 from signal import SIGINT, raise_signal
+from types import SimpleNamespace
 
 import numba
 import numpy as np
 import pytest
+from numba import cuda
 
 import fedsarsa as fs
 from fedsarsa import engines
 from fedsarsa._interrupts import Interrupted
 from fedsarsa._numba import SIMULATED
-from fedsarsa.engines import cuda_batch, cuda_device, cuda_layout
+from fedsarsa.engines import cuda_batch, cuda_device, cuda_layout, cuda_memory
 from fedsarsa.engines.compiled import finish_span, span_of
 from fedsarsa.experiments import grid, sweep
 from fedsarsa.federation import training
@@ -280,16 +282,110 @@ def test_what_the_engine_refuses():
     assert cuda_device.missing() is None
 
 
-def test_a_gpu_whose_memory_is_full(monkeypatch):
-    def full(*_):
-        raise RuntimeError("CUDA_ERROR_OUT_OF_MEMORY: no")
+ENGINES = {
+    "finite": lambda: fs.FedSARSA(fs.OneHot(), step_size=fs.LinearDecay(4.0, 8.0)),
+    "general": lambda: fs.FedSARSA(fs.OneHot(), trace_decay=0.5),
+    "transfers": lambda: fs.FedSARSA(fs.OneHot(), server=fs.servers.Median()),
+}
 
-    monkeypatch.setattr(cuda_batch.Batch, "train", full)
-    monkeypatch.setattr(cuda_device, "free_memory", lambda: (2**30, 2**31))
-    with pytest.raises(
-        ValueError, match=r"runs must fit into the GPU's memory, got 2: .* 1 of 2 GiB are free"
-    ):
-        fs.FedSARSA(fs.OneHot()).train(group_of(), 10, runs=2, engine="cuda")
+
+@pytest.fixture
+def full_from(monkeypatch):
+    """Let a copy to the GPU fail, counted from now on; a list whose first item counts them."""
+    counted, copy = [0, -1], cuda.to_device
+
+    def to_device(*arguments):
+        counted[0] += 1
+        if counted[0] == counted[1]:
+            raise RuntimeError("[2] Call to cuMemAlloc results in CUDA_ERROR_OUT_OF_MEMORY")
+        return copy(*arguments)
+
+    monkeypatch.setattr(cuda, "to_device", to_device)
+
+    def fail(place):
+        counted[:] = [0, place]
+        return counted
+
+    return fail
+
+
+@pytest.mark.parametrize("kind", ENGINES)
+def test_a_gpu_whose_memory_is_full_at_any_copy(kind, full_from):
+    def train():
+        ENGINES[kind]().train(group_of(), 10, runs=2, engine="cuda")
+
+    copies = full_from(-1)
+    train()
+    assert copies[0] > 30
+    for place in range(1, copies[0] + 1, 1 if kind == "finite" else 7):
+        full_from(place)
+        with pytest.raises(ValueError, match=r"runs must fit into the GPU's memory, got 2: "):
+            train()
+
+
+def test_side_by_side_on_a_gpu_whose_memory_is_full(full_from):
+    problems = [ENGINES["finite"]().problem(group_of(agents), 10, 2, 0) for agents in (1, 3)]
+
+    def train():
+        states = [first_state(problem, np.zeros(problem.features.dim)) for problem in problems]
+        trainer = engines.build_together("cuda", problems)
+        trainer.start(states)
+        trainer.advance(states, 10, 1)
+
+    copies = full_from(-1)
+    train()
+    for place in range(1, copies[0] + 1, 5):
+        full_from(place)
+        with pytest.raises(ValueError, match=r"runs must fit into the GPU's memory, got 4: "):
+            train()
+
+
+@pytest.mark.parametrize(
+    ("own", "free", "told"),
+    [
+        (0, 10, "10 of 10 GiB are free; at most 7 fit"),
+        (4, 6, "10 of 10 GiB are free; at most 7 fit"),
+        (0, 9, "9 of 10 GiB are free; at most 7 fit"),
+        (3, 4, "7 of 10 GiB are free (other processes hold 3 GiB); at most 5 fit"),
+        (1, 0, "1 of 10 GiB are free (other processes hold 9 GiB); not even one fits"),
+    ],
+)
+def test_how_many_runs_fit(monkeypatch, own, free, told):
+    """A tenth of a GiB of worlds, a GiB for each run, and eight tenths of the memory to plan with."""
+    arrays = {place: SimpleNamespace(size=own * 2**29) for place in range(2)}
+    context = SimpleNamespace(
+        get_memory_info=lambda: SimpleNamespace(free=free * 2**30, total=10 * 2**30),
+        memory_manager=SimpleNamespace(allocations=arrays),
+    )
+    problem = fs.FedSARSA(fs.OneHot()).problem(group_of(2), 10, 8, 0)
+    assert cuda_memory.run_bytes(problem) == 2 * (8 * STATES * ACTIONS + 8)
+    monkeypatch.setattr(cuda, "current_context", lambda: context)
+    monkeypatch.setattr(cuda_device, "SIMULATED", False)
+    monkeypatch.setattr(cuda_memory, "run_bytes", lambda _: 2**30)
+    monkeypatch.setattr(cuda_memory, "world_bytes", lambda _: 2**30 // 10)
+    assert cuda_memory.too_large([problem]) == (
+        "runs must fit into the GPU's memory, got 8: their agents take 8 GiB, the worlds 0.1 GiB, and " + told
+    )
+
+
+@pytest.mark.parametrize("kind", ENGINES)
+def test_nothing_of_a_launch_is_kept(monkeypatch, kind):
+    launch, used = cuda_device.DeviceKernel.launch, set()
+
+    def noted(self, *arguments):
+        launch(self, *arguments)
+        used.add(self)
+        self.sent[:] = [(one, []) for one in arguments[3:]]  # which the simulator does not keep
+
+    monkeypatch.setattr(cuda_device.DeviceKernel, "launch", noted)
+    problem = ENGINES[kind]().problem(group_of(), 14, 2, 0)
+    engine, state = engines.build("cuda", problem), first_state(problem, np.zeros(problem.features.dim))
+    engine.start(state)
+    for steps in (10, 4):
+        assert used
+        assert all(kernel.sent == [] for kernel in used)
+        engine.advance(state, steps)
+    assert all(kernel.sent == [] for kernel in used)
 
 
 @pytest.mark.skipif(SIMULATED, reason="needs a GPU")

@@ -1,14 +1,12 @@
 """Engines for NVIDIA GPUs, written with numba-cuda."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, ClassVar
 
 import numpy as np
 
 from fedsarsa._checks import Floats
 from fedsarsa._numba import U64
-from fedsarsa.engines import cuda_device, cuda_general
+from fedsarsa.engines import cuda_general
 from fedsarsa.engines.arrays import Span
 from fedsarsa.engines.compiled import ALL, SpanEngine, lanes_of, model_of, rows_of, step_sizes_of
 from fedsarsa.engines.cuda_arrays import Federations, Records
@@ -23,6 +21,7 @@ from fedsarsa.engines.cuda_batch import (
 )
 from fedsarsa.engines.cuda_device import device_array, grid, to_device, to_host
 from fedsarsa.engines.cuda_general import Shape, Training
+from fedsarsa.engines.cuda_memory import fitting
 from fedsarsa.engines.cuda_server import settle_kernel, settling
 from fedsarsa.engines.general import worlds_of
 from fedsarsa.engines.general_rounds import Learners
@@ -38,26 +37,15 @@ FIRST_SPAN = 20_000_000  # agent-steps before it is known how long they take
 PART = 1024  # agents whose parameters one block sums up
 
 
-@contextmanager
-def fitting(each: int, runs: int) -> Iterator[None]:
-    """Say how many runs, of ``each`` bytes of parameters, fit into the GPU's memory where they do not."""
-    try:
-        yield
-    except Exception as error:  # what drivers raise has no class in common
-        if "OUT_OF_MEMORY" not in str(error):
-            raise
-        free, total = cuda_device.free_memory()
-        raise ValueError(
-            f"runs must fit into the GPU's memory, got {runs}: their parameters alone take "
-            f"{runs * each / 2**30:.3g} GiB, and {free / 2**30:.3g} of {total / 2**30:.3g} GiB are free; "
-            f"train fewer than {max(1, free // each)} runs at a time"
-        ) from error
-
-
 class CudaEngine(SpanEngine):
     """What both engines share."""
 
     name: ClassVar[str] = "cuda"
+
+    @property
+    def problems(self) -> list[Problem]:
+        """Those that it trains."""
+        return [self.problem]
 
     @property
     def first_steps(self) -> int:
@@ -65,19 +53,21 @@ class CudaEngine(SpanEngine):
         few = FIRST_SPAN // (self.problem.agents * self.problem.runs)
         return max(1, few, self.problem.sync_every or 1)
 
+    @fitting
     def take_steps(self, state: State, steps: int) -> Synchronisations:
         """Train every run for ``steps`` more steps, in place."""
-        with fitting(8 * self.problem.agents * self.problem.features.dim, self.problem.runs):
-            return super().take_steps(state, steps)
+        return super().take_steps(state, steps)
 
 
 class FiniteEngine(CudaEngine):
     """Trains a problem of finite worlds whose agents hold pairs, with parameters in shared memory."""
 
+    @fitting
     def __init__(self, problem: Problem, threads: int | None = None, first_agent: int = 0) -> None:
         super().__init__(problem, threads, first_agent)
         self.batch = Batch([self.problem], first_agent)
 
+    @fitting
     def start(self, state: State) -> None:
         """Draw the first state of every agent, and its first action from Gamma(theta)."""
         self.batch.start([state])
@@ -99,6 +89,7 @@ class FiniteEngine(CudaEngine):
 class GeneralEngine(CudaEngine):
     """Trains a problem of any compiled world, with every option of the step, and any server rule."""
 
+    @fitting
     def __init__(self, problem: Problem, threads: int | None = None, first_agent: int = 0) -> None:
         super().__init__(problem, threads, first_agent)
         problem = self.problem
@@ -131,11 +122,13 @@ class GeneralEngine(CudaEngine):
             choice=self.device_model.choice._replace(parameter=float(policy.parameter))
         )
 
+    @fitting
     def start(self, state: State) -> None:
         """Begin every agent's first episode."""
         learners, failed = self._learners(state), to_device(unsigned_failures(state.failed_at))
         self._take_round(learners, to_device(np.zeros((1, 1))), failed, None, 0)
         self._bring(state, learners, theta=False)
+        self.close()
 
     def train(self, state: State, span: Span, central: Floats, drift: Floats) -> None:
         """Take all steps of a span."""
@@ -170,6 +163,7 @@ class GeneralEngine(CudaEngine):
             state.central[:] = to_host(federations.central)
             state.weighted_sum[:] = to_host(federations.weighted_sum)
             bring_failures(state, to_host(federations.failed_at))
+        self.close()
 
     def close(self) -> None:
         """Let go of what is held on the GPU."""

@@ -173,6 +173,7 @@ class Batch:
             *grid(len(owner)), 0, self.tables, self.cells, self.agents, federations, lanes, owner
         )
         self._bring_pairs(states, lanes)
+        self.close()
 
     def _bring_pairs(self, states: Sequence[State], lanes: Lanes) -> None:
         for name in ("states", "actions"):
@@ -249,6 +250,7 @@ class Batch:
                 )
         self._bring_pairs(states, lanes)
         self._bring(states, federations, lanes, span)
+        self.close()
         return to_host(records.central), to_host(records.drift)
 
     def _step_sizes(self, span: Span) -> tuple[Any, int]:

@@ -55,6 +55,16 @@ def free_memory() -> tuple[int, int]:
     return memory.free, memory.total
 
 
+def own_memory() -> int:
+    """Bytes of the GPU's memory that arrays of this process take."""
+    from numba import cuda
+
+    if SIMULATED:
+        return 0
+    arrays = cuda.current_context().memory_manager.allocations
+    return sum(one.size for one in arrays.values())
+
+
 @functools.cache
 def limits() -> Limits:
     """Those of the present device."""
