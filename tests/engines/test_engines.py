@@ -9,7 +9,7 @@ import pytest
 from numba import njit
 
 import fedsarsa as fs
-from fedsarsa import engines
+from fedsarsa import _netcdf, engines
 from fedsarsa._interrupts import Interrupted
 from fedsarsa.federation.engine import Engine
 from tests.experiments.commands import command
@@ -120,6 +120,30 @@ def test_the_command_lists_them():
         assert name in done.stdout
 
 
+@pytest.fixture
+def stopped_after(monkeypatch, tmp_path):
+    """Trains, and presses Ctrl-C once a number of steps, taken at once, are over; where it saved."""
+
+    def train(steps, algo, group, length, engine):
+        problem, path = algo.problem(group, length, 2, 0), tmp_path / "checkpoint.nc"
+        kind = type(engines.build(engine, problem, 1))
+        advance = kind.advance
+
+        def cut(self, state, steps):
+            seen = advance(self, state, steps)
+            os.kill(os.getpid(), signal.SIGINT)
+            return seen
+
+        with monkeypatch.context() as patched:
+            patched.setattr(kind, "advance", cut)
+            patched.setattr("fedsarsa.federation.training.span_length", lambda *_: steps)
+            with pytest.raises(Interrupted, match=f"interrupted after {steps} of {length} steps"):
+                algo.train(group, length, runs=2, engine=engine, checkpoint=path)
+        return path
+
+    return train
+
+
 @pytest.mark.parametrize("first", ["cpu", "reference"])
 @pytest.mark.parametrize(
     ("group", "algo"),
@@ -129,23 +153,31 @@ def test_the_command_lists_them():
     ],
     ids=["finite", "control"],
 )
-def test_a_checkpoint_moves_between_engines(tmp_path, monkeypatch, group, algo, first):
-    problem = algo.problem(group, 40, 2, 0)
-    engine = type(engines.build(first, problem, 1))
-    advance, path = engine.advance, tmp_path / "checkpoint.nc"
-
-    def cut(self, state, steps):
-        seen = advance(self, state, steps)
-        os.kill(os.getpid(), signal.SIGINT)
-        return seen
-
-    with monkeypatch.context() as patched:
-        patched.setattr(engine, "advance", cut)
-        patched.setattr("fedsarsa.federation.training.span_length", lambda *_: 3)  # inside a round
-        with pytest.raises(Interrupted, match="interrupted after 3 of 40 steps"):
-            algo.train(group, 40, runs=2, engine=first, checkpoint=path)
+def test_a_checkpoint_moves_between_engines(stopped_after, group, algo, first):
+    path = stopped_after(3, algo, group, 40, first)  # inside a round
     (other,) = {"cpu", "reference"} - {first}
     moved = algo.train(group, 40, runs=2, engine=other, checkpoint=path)
     whole = algo.train(group, 40, runs=2)
     np.testing.assert_allclose(moved.central, whole.central, rtol=0, atol=1e-12)
     np.testing.assert_allclose(moved.local, whole.local, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("first", ["cpu", "reference"])
+@pytest.mark.parametrize("steps", [40, 43])
+def test_averages_move_between_engines_where_rounds_end(stopped_after, first, steps):
+    algo = fs.FedSARSA(fs.OneHot(), fs.Softmax(1.0), fs.LinearDecay(4.0, 8.0), 5)
+    (other,) = {"cpu", "reference"} - {first}
+    path = stopped_after(10, algo, FINITE, steps, first)
+    moved = algo.train(FINITE, steps, runs=2, engine=other, checkpoint=path)
+    whole = algo.train(FINITE, steps, runs=2, engine=other)
+    for name in ("central", "local", "averaged"):
+        np.testing.assert_allclose(moved.data[name], whole.data[name], rtol=0, atol=1e-12)
+    assert f'"engine": "{other}"' in _netcdf.read(path, "checkpoint", ()).attrs["fingerprint"]
+    path.unlink()
+    path = stopped_after(3, algo, FINITE, steps, first)
+    with pytest.raises(
+        ValueError, match=f"of engine '{other}', got one of '{first}' after 3 steps, inside a"
+    ):
+        algo.train(FINITE, steps, runs=2, engine=other, checkpoint=path)
+    again = algo.train(FINITE, steps, runs=2, engine=first, checkpoint=path)
+    np.testing.assert_allclose(again.averaged, whole.averaged, rtol=0, atol=1e-12)
