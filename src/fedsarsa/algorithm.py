@@ -494,14 +494,14 @@ def train_together(
     prepared: Sequence[Prepared],
     engine: str,
     record_every: int,
-    checkpoints: Sequence[Path],
+    checkpoints: Sequence[Path] = (),
     precision: str = DOUBLE,
     report: Callable[[int], None] = lambda _: None,
 ) -> Iterator[tuple[int, History]]:
     """Train side by side what ``engine`` can train so; the places and histories of those that are done.
 
     Places that never come have to be trained one by one. ``report`` is told how many agent-steps were taken
-    since it was told last. After Ctrl-C, the ``checkpoints`` of those that were begun are there.
+    since it was told last. After Ctrl-C, the ``checkpoints`` of those that were begun are there, if given.
     """
     prepared = [in_precision(one, precision) for one in prepared]
     problems = [one.problem for one in prepared]
@@ -511,7 +511,7 @@ def train_together(
             training.check_records(problem, record_every)
         with closing(engines.build_together(engine, own)) as trainer:
             starts = [prepared[place].start for place in batch]
-            paths = [checkpoints[place] for place in batch]
+            paths = [checkpoints[place] for place in batch] if checkpoints else []
             trained = training.train_together(own, trainer, starts, record_every, report, paths)
         for place, (state, records) in zip(batch, trained, strict=True):
             problem, _, settings = prepared[place]

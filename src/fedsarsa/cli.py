@@ -252,6 +252,7 @@ def leaderboard(
         list[str] | None, typer.Option(help="A method of yours, module:Method; may be given again.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of worlds and runs.", min=0)] = 0,
+    engine: Engine = None,
 ) -> None:
     """Train all methods on the same fleets, measure them exactly, and write tables, figures and a report.
 
@@ -265,7 +266,7 @@ def leaderboard(
     names = fleet or (scale.QUICK_FLEETS if quick else [])
     size = scale.QUICK if quick else scale.FULL
     try:
-        outcome = run.leaderboard(out, size, seed, names, add or [], console.print)
+        outcome = run.leaderboard(out, size, seed, names, add or [], console.print, engine or run.AUTO)
     except KeyboardInterrupt:
         console.print("interrupted; the same command goes on from here")
         raise typer.Exit(130) from None

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import numba
 import numpy as np
 import pytest
+import xarray as xr
 from numba import cuda
 
 import fedsarsa as fs
@@ -16,6 +17,10 @@ from fedsarsa._numba import SIMULATED
 from fedsarsa.engines import cuda_batch, cuda_device, cuda_layout, cuda_memory
 from fedsarsa.engines.compiled import finish_span, span_of
 from fedsarsa.experiments import grid, sweep
+from fedsarsa.experiments.leaderboard import entries, fleets, together
+from fedsarsa.experiments.leaderboard.cells import Cell
+from fedsarsa.experiments.leaderboard.entries import CONTROL
+from fedsarsa.experiments.leaderboard.scale import Scale
 from fedsarsa.federation import training
 from fedsarsa.federation.state import first_state
 from tests.engines.parity import assert_same_training
@@ -215,6 +220,22 @@ def test_cells_side_by_side_that_are_interrupted_go_on(tmp_path, monkeypatch, tr
             for wanted, array in zip(one, two, strict=True):
                 np.testing.assert_allclose(array, wanted, rtol=1e-11, atol=1e-12)
     assert sum(trained_together) == len(grid_of.cells)
+
+
+def test_a_leaderboard_trains_its_cells_side_by_side(trained_together):
+    ground = fleets.GROUNDS["two-state"](0)
+    scale = Scale(20, 20, 8, 2, 1, (0.1, 0.3), (0.5,), 1)
+    labels = ["FedSARSA", "pooled, SARSA", "FedQ, equal averaging", "alone, SARSA"]
+    rows = [one for one in entries.ENTRIES if one.label in labels]
+    every = [Cell(place, CONTROL, ground, one) for place, one in enumerate(rows)]
+    assert all(together.takes("cuda", cell, scale) for cell in every)
+    slow, fast = (dict(together.measured(every, name, scale, 0)) for name in ("reference", "cuda"))
+    # Both settings of both rows that average; of the row that never does; and the chosen ones.
+    assert sorted(trained_together) == [1, 2, 2, 4]
+    assert len(fast) == len(every)
+    for cell in every:
+        xr.testing.assert_allclose(fast[cell], slow[cell], rtol=1e-9)
+        assert fast[cell].attrs == slow[cell].attrs
 
 
 @pytest.mark.parametrize("agents", [1, 2, 40])

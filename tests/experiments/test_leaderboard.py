@@ -2,18 +2,21 @@
 
 import csv
 import io
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 import pytest
+import xarray as xr
 
 import fedsarsa as fs
-from fedsarsa.experiments.leaderboard import cells, entries, figures, fleets, run, tables
+from fedsarsa import engines
+from fedsarsa.experiments.leaderboard import cells, entries, figures, fleets, run, tables, together
 from fedsarsa.experiments.leaderboard.cells import Cell
 from fedsarsa.experiments.leaderboard.entries import COMPARISON, CONTROL, PREDICTION, Entry
 from fedsarsa.experiments.leaderboard.scale import Scale
 from fedsarsa.methods import METHODS, FedQ, QAvg
+from tests.experiments.commands import command
 
 TINY = Scale(40, 30, 8, 2, 2, (0.1, 0.3), (0.5,), 1)
 GROUND = fleets.GROUNDS["random-0.4"](0)
@@ -210,6 +213,60 @@ def test_a_leaderboard_goes_on_where_it_was(tmp_path, monkeypatch):
         assert ours[row.label].numbers == row.numbers
     with pytest.raises(ValueError, match="holds results of another configuration"):
         run.leaderboard(out, TINY, 1, ["two-state"])
+
+
+def test_what_a_gpu_takes():
+    taken = {
+        one.label: together.takes("cuda", Cell(0, one.kind.task, GROUND, one), TINY)
+        for one in entries.ENTRIES
+    }
+    left = ["FedSynQ", "QAvg, paper's form", "QAvg, released form", "SoftPAvg", "ProjPAvg"]
+    left += ["3-step TD", "FedHSA"]
+    assert {label for label, yes in taken.items() if not yes} == set(left)
+
+
+@pytest.mark.parametrize("board", entries.BOARDS)
+def test_an_engine_of_ones_choice_measures_the_same(board):
+    """Stage by stage for all cells, and one after another by the engine that is taken unasked."""
+    every = [Cell(i, board, GROUND, one) for i, one in enumerate(entries.entries(board))]
+    cells_of = [cell for cell in every if together.takes("ray", cell, TINY)][:4]
+    dense = fs.TabularFeatures(np.random.default_rng(0).normal(size=(5, 5, 3)), normalise=True)
+    refusing = replace(GROUND, features=dense, state_features=None)
+    cells_of.append(Cell(99, board, refusing, entry("FedQ, importance averaging")))
+    found = dict(together.measured(cells_of, "reference", TINY, 0))
+    assert list(found) == [cells_of[-1], *cells_of[:-1]]  # which is over first
+    for cell in cells_of:
+        xr.testing.assert_allclose(found[cell], cell.measured(TINY, 0), rtol=1e-9)
+        assert found[cell].attrs == cell.measured(TINY, 0).attrs
+    assert "one active parameter" in found[cells_of[-1]].attrs["refused"]
+
+
+@pytest.mark.processes
+def test_methods_that_the_engine_does_not_take_are_named(tmp_path, monkeypatch):
+    few = [entry("QAvg, paper's form"), entry("FedQ, equal averaging"), entry("FedTD(0)")]
+    monkeypatch.setattr(entries, "ENTRIES", tuple(few))
+    said, out = [], tmp_path / "board"
+    slow = run.leaderboard(out, TINY, 0, ["two-state"], say=said.append, engine="reference")
+    assert said == [
+        "engine 'reference' does not take these methods, which train without it: QAvg, paper's form"
+    ]
+    for one, two in zip(
+        slow.rows, run.leaderboard(tmp_path / "other", TINY, 0, ["two-state"]).rows, strict=True
+    ):
+        assert one.label == two.label
+        for name, number in two.numbers.items():
+            np.testing.assert_allclose(astuple(one.numbers[name]), astuple(number), rtol=1e-9, atol=1e-12)
+    with pytest.raises(ValueError, match=r"holds results of another configuration \(engine only there\)"):
+        run.leaderboard(out, TINY, 0, ["two-state"])
+
+
+def test_an_engine_that_does_not_work_here_is_said_before_anything_is_written(tmp_path, monkeypatch):
+    missing = replace(engines.ENGINES["cuda"], device=lambda: "there is no NVIDIA GPU here")
+    monkeypatch.setitem(engines.ENGINES, "cuda", missing)
+    done = command("leaderboard", "--quick", "--engine", "cuda", "--out", tmp_path / "board")
+    assert done.returncode == 2
+    assert done.stderr == "fedsarsa: engine 'cuda' does not work here: there is no NVIDIA GPU here\n"
+    assert not (tmp_path / "board").exists()
 
 
 def test_a_row_is_its_methods_own_training():

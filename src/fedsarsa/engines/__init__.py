@@ -204,6 +204,14 @@ def entry_of(name: str) -> Entry:
     return ENGINES[resolve(name)]
 
 
+def working(name: str, needed: str = "") -> Entry:
+    """The entry of an engine, if that works here."""
+    missing = ENGINES[name].missing
+    if missing is not None:
+        raise ValueError(f"engine {name!r}{needed} does not work here: {missing}")
+    return ENGINES[name]
+
+
 def batches(name: str, problems: Sequence[Problem], record_every: int = 1) -> list[list[int]]:
     """Places of problems that engine ``name`` trains side by side, batch by batch.
 
@@ -256,11 +264,8 @@ def _check(name: str, problem: Problem) -> None:
         known, others = (" or ".join(map(repr, one)) for one in (entry.precisions, _precise(problem)))
         hint = f"; use engine {others}" if others else ""
         raise ValueError(f"precision must be {known} with engine {name!r}, got {precision!r}{hint}")
-    missing = entry.missing
-    if missing is not None:
-        needed = "" if precision == DOUBLE else f", which precision {precision!r} needs,"
-        raise ValueError(f"engine {name!r}{needed} does not work here: {missing}")
-    refused = entry.refuses(problem)
+    needed = "" if precision == DOUBLE else f", which precision {precision!r} needs,"
+    refused = working(name, needed).refuses(problem)
     if refused is not None:
         able = [
             one

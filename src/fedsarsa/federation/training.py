@@ -152,7 +152,7 @@ def train_together(
     """Train problems side by side that have rounds of one length and as many steps.
 
     ``report`` is told how many agent-steps are done since it was told last. After Ctrl-C, ``paths`` have the
-    checkpoints of all problems, from which each can go on alone.
+    checkpoints of all problems, if they are given, and each can go on alone.
     """
     first, numbers = problems[0], sum(problem.runs for problem in problems) * problems[0].features.dim
     lanes = sum(problem.runs * problem.agents for problem in problems)
@@ -174,7 +174,7 @@ def train_together(
             report(length * lanes)
             span = adapted(span, time.monotonic() - begun)
     if t < first.steps:
-        for problem, start, state, kept, path in zip(problems, starts, states, records, paths, strict=True):
+        for problem, start, state, kept, path in zip(problems, starts, states, records, paths, strict=False):
             mark = checkpoint.fingerprint(problem, engine.name, start, record_every)
             checkpoint.save(path, mark, state, kept, known, problem.steps)
         raise Interrupted(f"interrupted after {t} of {first.steps} steps")

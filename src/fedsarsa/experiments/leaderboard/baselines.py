@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fedsarsa._checks import Floats
-from fedsarsa.algorithm import FedSARSA
+from fedsarsa.algorithm import FedSARSA, Prepared
 from fedsarsa.federation.history import History
 from fedsarsa.learning.features import FiniteFeatures
 from fedsarsa.learning.policies import Greedy, Policy, improvement
@@ -84,9 +84,9 @@ class PooledSARSA(SARSA):
 
     name: ClassVar[str] = "pooled, SARSA"
 
-    def train(self, fleet: Fleet, *args: Any, **options: Any) -> History:
-        """Train in the mean world."""
-        return super().train(pooled(fleet), *args, **options)
+    def prepare(self, fleet: Fleet, *args: Any, **options: Any) -> Prepared:
+        """Prepare a training in the mean world."""
+        return super().prepare(pooled(fleet), *args, **options)
 
     def target(self, fleet: Fleet) -> Floats | None:
         """That of the mean world."""
@@ -99,9 +99,9 @@ class PooledQ(FedQ):
 
     name: ClassVar[str] = "pooled, Q-learning"
 
-    def train(self, fleet: Fleet, *args: Any, **options: Any) -> History:
-        """Train in the mean world."""
-        return super().train(pooled(fleet), *args, **options)
+    def prepare(self, fleet: Fleet, *args: Any, **options: Any) -> Prepared:
+        """Prepare a training in the mean world."""
+        return super().prepare(pooled(fleet), *args, **options)
 
     def target(self, fleet: Fleet) -> Floats | None:
         """That of the mean world."""
@@ -114,9 +114,9 @@ class PooledTD(FedTD):
 
     name: ClassVar[str] = "pooled, TD(0)"
 
-    def train(self, fleet: Fleet, *args: Any, **options: Any) -> History:
-        """Train in the mean world."""
-        return super().train(pooled(fleet), *args, **options)
+    def prepare(self, fleet: Fleet, *args: Any, **options: Any) -> Prepared:
+        """Prepare a training in the mean world."""
+        return super().prepare(pooled(fleet), *args, **options)
 
     def target(self, fleet: Fleet) -> Floats:
         """That of the mean world."""
