@@ -356,11 +356,16 @@ def bench(
             "unless given."
         ),
     ] = None,
+    gpu: Annotated[bool, typer.Option("--gpu", help="Only the GPU, beside processors and JAX.")] = False,
 ) -> None:
     """Measure speed and memory beside a plain NumPy loop, and how far predictions hold, in one run."""
     from fedsarsa_benchmarks.report import report
 
-    report(console, quick, part or ())
+    if gpu:
+        from fedsarsa.engines import working
+
+        working("cuda")
+    report(console, quick, [*(part or ()), *(["gpu"] if gpu else [])])
 
 
 def _complain(message: str) -> None:

@@ -1,5 +1,6 @@
 """The cuda engine beside the reference: on a GPU (``make test-gpu``), or in the simulator (test_cuda.py)."""
 
+from dataclasses import replace
 from pathlib import Path
 from signal import SIGINT, raise_signal
 from types import SimpleNamespace
@@ -21,8 +22,10 @@ from fedsarsa.experiments.leaderboard import entries, fleets, together
 from fedsarsa.experiments.leaderboard.cells import Cell
 from fedsarsa.experiments.leaderboard.entries import CONTROL
 from fedsarsa.experiments.leaderboard.scale import Scale
+from fedsarsa.experiments.reproduction import settings
 from fedsarsa.federation import training
 from fedsarsa.federation.state import first_state
+from fedsarsa_benchmarks import gpu
 from tests.engines.parity import assert_same_training
 from tests.worlds_of_tests import dense_features, fleet
 
@@ -291,6 +294,35 @@ def test_blocks_have_every_agent_once():
     np.testing.assert_array_equal(blocks.agents, agents[blocks.first.astype(int)])
     blocks, owned = cuda_layout.split_blocks(agents, 64)
     np.testing.assert_array_equal(np.add.reduceat(blocks.agents, owned[:-1].astype(int)), agents)
+
+
+def test_blocks_that_a_multiprocessor_runs_at_once():
+    """Of an H200: in the published setting, three blocks of 160 agents with 408 bytes each are 15 warps."""
+    limits = cuda_device.Limits(132, 233_472, 2048, 65_536, 232_448, 1024)
+    assert cuda_layout.at_once(limits, 408 * 160, registers=64, threads=160) == 3
+    assert cuda_layout.at_once(limits, 0, registers=128, threads=160) == 3
+    assert cuda_layout.at_once(limits, 0, registers=16, threads=1024) == 2
+    assert cuda_layout.at_once(limits, 0, registers=16, threads=32) == 32
+
+
+def test_the_benchmark_measures_all_it_says(monkeypatch):
+    few = {"steps": 10, "runs": 1, "period_runs": 1, "team": 1, "small_team": 1}
+    tiny = replace(settings.QUICK, sizes=(1,), levels=(0.0,), horizons=(10,), periods=(5,), **few)
+    monkeypatch.setattr(gpu.settings, "QUICK", tiny)
+    monkeypatch.setattr(gpu, "START", "print(1.5)")
+    small = {"STEPS": 100, "LEVELS": (0.0,), "SIZES": (1,), "RUNS": 10, "SHORT": 10}
+    small |= {"AGENTS": 1000, "CARS": 20}
+    for name, value in small.items():
+        monkeypatch.setattr(gpu, name, value)
+    told = {result.what: result for result in gpu.measure(quick=True)}
+    wanted = ["kernel", "with transfers", "cpu engine", "float32", "sweeps of reproduce", "K = 10, wall"]
+    wanted += ["d = 25, memory of arrays", "mountain cars", "first result in a second process"]
+    wanted += (
+        [] if SIMULATED else ["registers", "theoretical occupancy", "can be issued", "what it waits for"]
+    )
+    for words in wanted:
+        assert any(words in what for what in told), words
+    assert told["first result in a second process"].measured == "1.5 s"
 
 
 def test_what_the_engine_refuses():

@@ -4,12 +4,14 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
 import fedsarsa as fs
 from fedsarsa import engines
 from fedsarsa.engines import cuda_device
+from tests.experiments.commands import command
 from tests.worlds_of_tests import fleet
 
 
@@ -36,3 +38,12 @@ def test_a_numpy_that_numba_cuda_does_not_know(monkeypatch):
 def test_without_numba_cuda(monkeypatch):
     monkeypatch.setattr(engines, "find_spec", lambda name: None)
     assert engines.ENGINES["cuda"].missing == "it needs numba-cuda: pip install 'fedsarsa[cuda]'"
+
+
+def test_a_benchmark_without_a_gpu_is_one_sentence(monkeypatch):
+    missing = replace(engines.ENGINES["cuda"], device=lambda: "there is no NVIDIA GPU here")
+    monkeypatch.setitem(engines.ENGINES, "cuda", missing)
+    done = command("bench", "--gpu")
+    assert done.returncode == 2
+    assert done.stderr == "fedsarsa: engine 'cuda' does not work here: there is no NVIDIA GPU here\n"
+    assert "there is no NVIDIA GPU here" in command("bench", "--part", "gpu").stdout
