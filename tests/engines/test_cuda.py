@@ -5,12 +5,14 @@ import re
 import subprocess
 import sys
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 import fedsarsa as fs
 from fedsarsa import engines
 from fedsarsa.engines import cuda_device
+from fedsarsa_benchmarks import gpu
 from tests.experiments.commands import command
 from tests.worlds_of_tests import fleet
 
@@ -47,3 +49,18 @@ def test_a_benchmark_without_a_gpu_is_one_sentence(monkeypatch):
     assert done.returncode == 2
     assert done.stderr == "fedsarsa: engine 'cuda' does not work here: there is no NVIDIA GPU here\n"
     assert "there is no NVIDIA GPU here" in command("bench", "--part", "gpu").stdout
+
+
+def test_what_a_benchmark_tells_of_a_kernel(monkeypatch):
+    """On an H200, by the numbers of docs/gpu.md: 15 warps, which issue in 55% of all cycles."""
+    h200 = cuda_device.Limits(132, 233_472, 2048, 65_536, 232_448, 1024)
+    device = SimpleNamespace(MULTIPROCESSOR_COUNT=132, CLOCK_RATE=1_980_000)
+    monkeypatch.setattr(cuda_device, "limits", lambda: h200)
+    monkeypatch.setattr("numba.cuda.get_current_device", lambda: device)
+    compiled = SimpleNamespace(regs_per_thread=128, local_mem_per_thread=40, shared_mem_per_block=0)
+    launches = [
+        gpu.Launch(SimpleNamespace(compiled=compiled), 160, 408 * 160, seconds=2.0, memory=0),
+        gpu.Launch(None, 32, 0, seconds=1.0, memory=0),
+    ]
+    told = [result.measured for result in gpu.facts(launches, 3.2e10)]
+    assert told == ["128, 40 bytes", "160, 65,280 bytes", "15 of 64, 23%", "54%", gpu.STALLS]
