@@ -7,6 +7,7 @@ import sys
 from dataclasses import replace
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 import fedsarsa as fs
@@ -35,6 +36,89 @@ def test_no_gpu_is_said_in_one_sentence(monkeypatch):
 def test_a_numpy_that_numba_cuda_does_not_know(monkeypatch):
     monkeypatch.delattr("numpy.row_stack", raising=False)
     assert re.match(r"numba-cuda does not know NumPy .*: pip install 'numpy<2.5'", str(cuda_device.missing()))
+
+
+@pytest.fixture
+def driver(monkeypatch):
+    """Numba's driver, as with one GPU, a driver for CUDA 13.0 and the packages of 13.1."""
+    if not hasattr(np, "row_stack"):
+        pytest.skip("numba-cuda does not know this NumPy")
+    from numba.cuda.cudadrv.driver import driver
+
+    monkeypatch.setitem(vars(driver), "cuDeviceGetCount", lambda: 1)
+    monkeypatch.setitem(vars(driver), "cuDriverGetVersion", lambda: 13_000)
+    monkeypatch.setattr("numba.cuda.cudadrv.runtime._get_nvrtc_version", lambda: (13, 1))
+    return driver
+
+
+def fails(message):
+    def call(*_):
+        raise RuntimeError(message)
+
+    return call
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({}, None),
+        ({"cuDeviceGetCount": lambda: 0}, "there is no NVIDIA GPU here"),
+        (
+            {
+                "cuDeviceGetCount": fails(
+                    "Error at driver init: Call to cuInit results in CUDA_ERROR_NO_DEVICE"
+                )
+            },
+            "there is no NVIDIA GPU here",
+        ),
+        (
+            {"cuDriverGetVersion": lambda: 12_040},
+            (
+                "the NVIDIA driver knows CUDA 12.4, and 13.1 is installed: update the driver, or install "
+                "CUDA packages of version 12"
+            ),
+        ),
+        ({"cuDriverGetVersion": lambda: 14_010}, None),
+        (
+            {
+                "cuDeviceGetCount": fails(
+                    "\nPossible CUDA driver libraries are found:\nwrong ELF class. And so.\n"
+                )
+            },
+            "the NVIDIA driver does not answer: Possible CUDA driver libraries are found: wrong ELF class",
+        ),
+    ],
+)
+def test_what_drivers_answer(monkeypatch, driver, change, told):
+    for name, answer in change.items():
+        monkeypatch.setitem(vars(driver), name, answer)
+    assert cuda_device.missing() == told
+
+
+def test_no_driver_is_one_sentence(monkeypatch, driver):
+    from numba.cuda.cudadrv.driver import DRIVER_NOT_FOUND_MSG
+
+    for name in ("cuDeviceGetCount", "cuDriverGetVersion"):
+        monkeypatch.delitem(vars(driver), name)
+    monkeypatch.setattr(driver, "is_initialized", True)
+    monkeypatch.setattr(driver, "initialization_error", DRIVER_NOT_FOUND_MSG)
+    assert cuda_device.missing() == "there is no NVIDIA driver here"
+
+
+def test_no_compiler_is_one_sentence(monkeypatch, driver):
+    monkeypatch.setattr("numba.cuda.cudadrv.runtime._get_nvrtc_version", fails("Failure finding libnvrtc"))
+    assert cuda_device.missing() == "CUDA's compiler is not installed: pip install 'numba-cuda[cu13]'"
+
+
+def test_a_gpu_that_other_processes_fill(monkeypatch):
+    full = fails("[2] Call to cuDevicePrimaryCtxRetain results in CUDA_ERROR_OUT_OF_MEMORY")
+    monkeypatch.setattr("numba.cuda.current_context", full)
+    cuda_device.limits.cache_clear()
+    for ask in (cuda_device.limits, cuda_device.free_memory):
+        with pytest.raises(
+            ValueError, match="memory must have room for CUDA itself; other processes hold it"
+        ):
+            ask()
 
 
 def test_without_numba_cuda(monkeypatch):
