@@ -15,6 +15,7 @@ import fedsarsa as fs
 from fedsarsa import engines
 from fedsarsa._interrupts import Interrupted
 from fedsarsa._numba import SIMULATED
+from fedsarsa.engines import cuda as cuda_engines
 from fedsarsa.engines import cuda_batch, cuda_device, cuda_layout, cuda_memory
 from fedsarsa.engines.compiled import finish_span, span_of
 from fedsarsa.experiments import grid, sweep
@@ -27,7 +28,7 @@ from fedsarsa.federation import training
 from fedsarsa.federation.state import first_state
 from fedsarsa_benchmarks import gpu
 from tests.engines.parity import assert_same_training
-from tests.worlds_of_tests import dense_features, fleet
+from tests.worlds_of_tests import dense_features, fleet, kernel_of
 
 STATES, ACTIONS = 7, 4
 POLICIES = [
@@ -57,6 +58,8 @@ RULES = [
     fs.servers.Consensus("ring"),
     fs.servers.PrivateMean(1.0, 0.1),
     fs.servers.Personal(),
+    fs.servers.Personal(visits=True),
+    fs.servers.ImportanceMean(),
 ]
 
 
@@ -115,6 +118,28 @@ def test_one_agent_and_more_than_a_block_has(agents):
     for size in (0.3, fs.LinearDecay(4.0, 8.0)):
         algo = fs.FedSARSA(fs.ModuloFeatures(3, 2), fs.Softmax(1.0), size, 4)
         same(algo, group_of(agents), steps=9, runs=3)
+
+
+@pytest.mark.parametrize(
+    ("policy", "trace_decay", "agents", "steps", "seed"),
+    [(fs.Greedy(), 0.0, 40, 4, 0), (fs.EpsilonGreedy(0.2), 0.0, 40, 6, 1), (fs.Greedy(), 0.5, 70, 4, 0)],
+)
+def test_ties_among_more_agents_than_a_block_has(monkeypatch, policy, trace_decay, agents, steps, seed):
+    """All rewards are the same, and so are many values: sums in another order would break their ties."""
+    monkeypatch.setattr(cuda_engines, "PART", 9)
+    world = fs.FiniteMDP(kernel_of("shift", np.random.default_rng(0), STATES, ACTIONS), [-0.3] * STATES, 0.6)
+    algo = fs.FedSARSA(fs.OneHot(), policy, 0.3, 1, trace_decay=trace_decay)
+    for size in (agents,) if SIMULATED else (agents, 600):
+        same(algo, fs.Fleet([world] * size), steps, runs=1, seed=seed, scale=0.0)
+
+
+def test_sums_of_parts(monkeypatch):
+    """Of agents, and of more parameters than a block sums up."""
+    monkeypatch.setattr(cuda_engines, "PART", 9)
+    algo = fs.FedSARSA(
+        dense_features(0, STATES, ACTIONS, 40), fs.Softmax(1.0), fs.LinearDecay(4.0, 8.0), 2, trace_decay=0.5
+    )
+    same(algo, group_of(20), steps=4, runs=1)
 
 
 @pytest.mark.parametrize("world", WORLDS)
@@ -227,7 +252,7 @@ def test_cells_side_by_side_that_are_interrupted_go_on(tmp_path, monkeypatch, tr
 
 def test_a_leaderboard_trains_its_cells_side_by_side(trained_together):
     ground = fleets.GROUNDS["two-state"](0)
-    scale = Scale(20, 20, 8, 2, 1, (0.1, 0.3), (0.5,), 1)
+    scale = Scale(10, 10, 8, 1, 1, (0.1, 0.3), (0.5,), 1)
     labels = ["FedSARSA", "pooled, SARSA", "FedQ, equal averaging", "alone, SARSA"]
     rows = [one for one in entries.ENTRIES if one.label in labels]
     every = [Cell(place, CONTROL, ground, one) for place, one in enumerate(rows)]

@@ -16,11 +16,12 @@ from fedsarsa.engines.cuda_batch import (
     bring_failures,
     cells_of,
     empty_records,
+    ordered,
     unsigned,
     unsigned_failures,
 )
 from fedsarsa.engines.cuda_device import device_array, grid, to_device, to_host
-from fedsarsa.engines.cuda_general import Shape, Training
+from fedsarsa.engines.cuda_general import COLUMNS, Shape, Training
 from fedsarsa.engines.cuda_memory import fitting
 from fedsarsa.engines.cuda_server import settle_kernel, settling
 from fedsarsa.engines.general import worlds_of
@@ -112,6 +113,8 @@ class GeneralEngine(CudaEngine):
         )
         self.kernels = cuda_general.kernels(shape)
         self.on_device = problem.takes_mean
+        # Sums of parts are faster, and differ in their last bits from sums in order.
+        self.parts = 1 if ordered(problem) else -(-problem.agents // PART)
         self.cells = to_device(cells_of([problem], first_agent))
 
     def follow(self, policy: Policy) -> None:
@@ -137,9 +140,8 @@ class GeneralEngine(CudaEngine):
         fresh = settles and span.begun == span.t > 0
         learners, federations = self._learners(state, empty=fresh), self._federations(state)
         sizes = to_device(step_sizes_of(problem, span).each)
-        parts = -(-problem.agents // PART)
         records = empty_records(
-            problem.runs, span.rounds if settles else 0, problem.features.dim, problem.runs * parts
+            problem.runs, span.rounds if settles else 0, problem.features.dim, problem.runs * self.parts
         )
         for k in range(span.rounds):
             if settles and (fresh or k > 0):
@@ -149,7 +151,7 @@ class GeneralEngine(CudaEngine):
             present = taking_part(problem, span.begun + k * span.steps)
             self._take_round(learners, sizes, federations.failed_at, span, k, present)
             if settles:
-                self._settle(federations, learners, records, parts, span, k)
+                self._settle(federations, learners, records, span, k)
                 continue
             before = state.central.copy()
             self._bring(state, learners, theta=True)
@@ -222,15 +224,14 @@ class GeneralEngine(CudaEngine):
         federations: Federations,
         learners: Learners,
         records: Records,
-        parts: int,
         span: Span,
         k: int,
     ) -> None:
         """End a round on the GPU, where the server takes the mean."""
-        problem = self.problem
+        problem, parts = self.problem, self.parts
         self.kernels.sums.launch(
-            problem.runs * parts,
-            grid(problem.features.dim)[1],
+            problem.runs * parts * -(-problem.features.dim // COLUMNS),
+            grid(1)[1],
             0,
             to_device(np.array(problem.weights)),
             federations,

@@ -17,14 +17,14 @@ from fedsarsa.engines.arrays import Span
 from fedsarsa.engines.compiled import step_sizes_of
 from fedsarsa.engines.cuda_arrays import RUNS, Agents, Cells, Federations, Lanes, Records, Shape
 from fedsarsa.engines.cuda_device import device_array, grid, limits, rounded, to_device, to_host
-from fedsarsa.engines.cuda_layout import fits, split_blocks, threads_for, whole_blocks
+from fedsarsa.engines.cuda_layout import fits, split_blocks, threads_for, whole_blocks, widest
 from fedsarsa.engines.cuda_server import settle_kernel, settling
 from fedsarsa.federation.problem import SINGLE, Problem
 from fedsarsa.federation.servers.mean import average
 from fedsarsa.federation.state import RUNNING, State
 from fedsarsa.learning.features import Aggregation
 from fedsarsa.learning.finite_tables import Tables, tabulate
-from fedsarsa.learning.policies import Softmax
+from fedsarsa.learning.policies import FixedPolicy, Softmax
 
 T = TypeVar("T")
 
@@ -61,13 +61,26 @@ def bytes_each(shape: Shape, dim: int) -> int:
     return (shape.rows * dim + 1) * (4 if shape.single else 8)
 
 
+def ordered(problem: Problem) -> bool:
+    """Whether means must be summed agent by agent, as in other engines.
+
+    A last bit decides between actions that tie, unless the policy is known to be continuous.
+    """
+    return not isinstance(problem.policy, Softmax | FixedPolicy)
+
+
 def serves(problem: Problem) -> bool:
-    """Whether agents hold pairs, take steps without options, and their mean is all that the server makes."""
+    """Whether agents hold pairs, take steps without options, and their mean is all that the server makes.
+
+    Federations of several blocks of threads are summed up block by block.
+    """
     if not (problem.holds_pairs and problem.step.plain and not problem.step.redraw_actions):
         return False
     if problem.step.behaviour or not problem.takes_mean:
         return False
-    return fits(limits(), bytes_each(shape_of(problem), problem.features.dim))
+    each = bytes_each(shape_of(problem), problem.features.dim)
+    whole = not ordered(problem) or problem.agents <= widest(limits(), each)
+    return whole and fits(limits(), each)
 
 
 class Batch:
@@ -83,8 +96,9 @@ class Batch:
         self.cell = np.repeat(np.arange(len(sizes)), runs)
         self.edges = np.cumsum([0, *runs])
         self.first_lane = np.cumsum([0, *sizes[self.cell]])
+        each = bytes_each(self.shape, self.dim)
         self.threads = threads_for(
-            limits(), bytes_each(self.shape, self.dim), self.shape.registers, sizes[self.cell]
+            limits(), each, self.shape.registers, sizes[self.cell], whole=ordered(first)
         )
         if sizes.max() > self.threads:
             self.shape = self.shape._replace(whole=False)

@@ -54,8 +54,19 @@ def at_once(limits: Limits, shared: int, registers: int, threads: int) -> int:
     )
 
 
-def threads_for(limits: Limits, bytes_each: int, registers: int, agents: NDArray[np.int64]) -> int:
-    """Threads of a block: those with which the busiest multiprocessor has the fewest to run."""
+def widest(limits: Limits, bytes_each: int) -> int:
+    """The most threads of a block that have so much shared memory each."""
+    most = min((limits.block_shared - RESERVED) // bytes_each, limits.block_threads, LARGEST)
+    return most // WARP * WARP
+
+
+def threads_for(
+    limits: Limits, bytes_each: int, registers: int, agents: NDArray[np.int64], whole: bool = False
+) -> int:
+    """Threads of a block: those with which the busiest multiprocessor has the fewest to run.
+
+    If federations must be ``whole``, they are at least as many as the agents of any.
+    """
 
     def cost(threads: int) -> tuple[float, int]:
         resident = at_once(limits, bytes_each * threads, registers, threads)
@@ -67,5 +78,5 @@ def threads_for(limits: Limits, bytes_each: int, registers: int, agents: NDArray
         waves = -(-busiest // max(resident, 1))
         return (busiest if waves == 1 else waves * resident) * threads, -threads
 
-    most = min((limits.block_shared - RESERVED) // bytes_each, limits.block_threads, LARGEST)
-    return min(range(WARP, most // WARP * WARP + 1, WARP), key=cost)
+    fewest = -(-int(agents.max()) // WARP) * WARP if whole else WARP
+    return min(range(fewest, widest(limits, bytes_each) + 1, WARP), key=cost)
