@@ -19,7 +19,7 @@ from fedsarsa.engines.cuda_arrays import RUNS, Agents, Cells, Federations, Lanes
 from fedsarsa.engines.cuda_device import device_array, grid, limits, rounded, to_device, to_host
 from fedsarsa.engines.cuda_layout import fits, split_blocks, threads_for, whole_blocks, widest
 from fedsarsa.engines.cuda_server import settle_kernel, settling
-from fedsarsa.federation.problem import SINGLE, Problem
+from fedsarsa.federation.problem import DOUBLE, SINGLE, Problem
 from fedsarsa.federation.servers.mean import average
 from fedsarsa.federation.state import RUNNING, State
 from fedsarsa.learning.features import Aggregation
@@ -64,9 +64,10 @@ def bytes_each(shape: Shape, dim: int) -> int:
 def ordered(problem: Problem) -> bool:
     """Whether means must be summed agent by agent, as in other engines.
 
-    A last bit decides between actions that tie, unless the policy is known to be continuous.
+    A last bit decides between actions that tie, unless the policy is known to be continuous. In float32 no
+    engine has the same numbers anyway.
     """
-    return not isinstance(problem.policy, Softmax | FixedPolicy)
+    return problem.precision == DOUBLE and not isinstance(problem.policy, Softmax | FixedPolicy)
 
 
 def serves(problem: Problem) -> bool:

@@ -93,7 +93,8 @@ def own_memory() -> int:
     """Bytes of the GPU's memory that arrays of this process take."""
     if SIMULATED:
         return 0
-    return sum(one.size for one in context().memory_manager.allocations.values())
+    arrays = getattr(context().memory_manager, "allocations", {})  # others' managers may not say
+    return sum(one.size for one in arrays.values())
 
 
 @functools.cache
