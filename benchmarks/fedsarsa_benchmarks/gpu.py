@@ -4,17 +4,24 @@ import itertools
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
-from typing import Any
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
 
 import numpy as np
 
 import fedsarsa as fs
 from fedsarsa import engines
-from fedsarsa.engines.compiled import span_of
+from fedsarsa._numba import SIMULATED
+from fedsarsa.engines.compiled import available_cores, span_of
+from fedsarsa.experiments import sweep as sweeps
+from fedsarsa.experiments.reproduction import settings
+from fedsarsa.federation.problem import PRECISIONS, Problem
 from fedsarsa.federation.state import first_state
 from fedsarsa_benchmarks import plain_jax
 from fedsarsa_benchmarks.measuring import Result, at_least, at_most, seconds
@@ -22,44 +29,67 @@ from fedsarsa_benchmarks.measuring import Result, at_least, at_most, seconds
 STEPS = 20_000
 LEVELS = (0.0, 0.1, 0.2, 0.5, 1.0, 2.0)
 SIZES = (1, 2, 5, 10, 20, 40)
+RUNS = 64_000  # of twenty agents: as many as a GPU can keep busy
+SHORT = 1000  # steps of these
+AGENTS, CARS = 1_000_000, 100_000
 WANTED = {"float64": (30.0, 4e10), "float32": (15.0, 8e10)}  # ms of the sweep, agent-steps a second
+# Of an agent-step of the published setting in float64, counted by Nsight Compute: docs/gpu.md.
+INSTRUCTIONS = 560
+SCHEDULERS = 4  # of a multiprocessor; each issues an instruction of a warp a cycle
 START = """
 import time, fedsarsa as fs
 begun = time.perf_counter()
 fs.FedSARSA().train(fs.paper.fleet(20), 1000, runs=10, engine="cuda")
 print(time.perf_counter() - begun)
 """
+STALLS = "ncu --set full fedsarsa bench --gpu --quick"
+
+
+class Launch(NamedTuple):
+    """A kernel that ran: threads and shared memory of its blocks, its seconds, and bytes of arrays then."""
+
+    kernel: Any
+    threads: int
+    shared: int
+    seconds: float
+    memory: int
 
 
 @contextmanager
-def kernel_times() -> Iterator[list[float]]:
-    """The seconds that each kernel launched in this context takes on the GPU."""
+def noted() -> Iterator[list[Launch]]:
+    """The kernels launched in this context."""
     from numba import cuda
 
-    from fedsarsa.engines.cuda_device import DeviceKernel
+    from fedsarsa.engines import cuda_device
 
     device: Any = cuda
-    kind: Any = DeviceKernel
-    times: list[float] = []
+    kind: Any = cuda_device.DeviceKernel
+    launches: list[Launch] = []
     launch = kind.launch
 
-    def timed(self: Any, *arguments: Any) -> None:
+    def timed(self: Any, blocks: int, threads: int, shared: int, *arguments: Any) -> None:
         begun, ended = device.event(), device.event()
         begun.record()
-        launch(self, *arguments)
+        launch(self, blocks, threads, shared, *arguments)
         ended.record()
         ended.synchronize()
-        times.append(device.event_elapsed_time(begun, ended) / 1e3)
+        taken = begun.elapsed_time(ended) / 1e3
+        launches.append(Launch(self, threads, shared, taken, cuda_device.own_memory()))
 
     kind.launch = timed
     try:
-        yield times
+        yield launches
     finally:
         kind.launch = launch
 
 
-def sweep(precision: str, steps: int) -> tuple[float, float, int]:
-    """Kernel and wall seconds of the paper's sweep, all cells side by side, and its agent-steps."""
+def total(launches: Sequence[Launch]) -> float:
+    """The seconds of all kernels."""
+    return sum(one.seconds for one in launches)
+
+
+def paper_sweep(steps: int) -> list[Result]:
+    """The paper's sweep, all cells side by side on the GPU, and one after another on the processors."""
     from fedsarsa.engines.cuda_batch import Batch
 
     problems = [
@@ -67,37 +97,146 @@ def sweep(precision: str, steps: int) -> tuple[float, float, int]:
         for agents in SIZES
         for p, r in itertools.product(LEVELS, LEVELS)
     ]
-    batch = Batch(problems, precision=precision)
-    found = []
-    for _ in range(3):
-        states = [first_state(problem, np.zeros(batch.dim)) for problem in problems]
-        batch.start(states)
-        begun = time.perf_counter()
-        with kernel_times() as times:
-            batch.train(states, span_of(problems[0], 0, steps))
-        found.append((sum(times), time.perf_counter() - begun))
-    kernel, wall = min(found)
-    return kernel, wall, sum(problem.agents * problem.runs for problem in problems) * steps
+    work = sum(problem.agents * problem.runs for problem in problems) * steps
+    what = f"the paper's sweep, {work:.2g} agent-steps, "
+    results = []
+    for precision, (limit, _) in WANTED.items():
+        own = [replace(problem, precision=precision) for problem in problems]
+        batch, found = Batch(own), []
+        for _ in range(3):
+            states = [first_state(problem, np.zeros(batch.dim)) for problem in own]
+            batch.start(states)
+            begun = time.perf_counter()
+            with noted() as launches:
+                batch.train(states, span_of(own[0], 0, steps))
+            found.append((total(launches), time.perf_counter() - begun))
+        kernel, wall = min(found)
+        results += [
+            at_most(f"{what}{precision}: kernel", kernel * 1e3, " ms", limit * steps / STEPS),
+            Result(f"{what}{precision}: with transfers", f"{wall * 1e3:,.4g} ms"),
+        ]
+    begun = time.perf_counter()
+    for problem in problems:
+        on_processors(problem)
+    wall = time.perf_counter() - begun
+    return [*results, Result(f"{what}cpu engine, {available_cores()} cores", f"{wall * 1e3:,.4g} ms")]
 
 
-def saturated(precision: str, runs: int, steps: int) -> float:
-    """Agent-steps a second of kernels alone, twenty agents a run, K = 10."""
+def on_processors(problem: Problem) -> None:
+    """Train by the cpu engine, without a history."""
+    with closing(engines.build("cpu", problem)) as engine:
+        state = first_state(problem, np.zeros(problem.features.dim))
+        engine.start(state)
+        engine.advance(state, problem.steps)
+
+
+def many_agents(runs: int) -> list[Result]:
+    """Agent-steps a second of ``runs`` federations of twenty agents, K = 10; kernels alone on the GPU."""
     algo, fleet = fs.FedSARSA(), fs.paper.fleet(20)
-    train = partial(algo.train, fleet, steps, runs, engine="cuda", record_every=50, precision=precision)
-    train()
-    with kernel_times() as times:
+
+    def rate(runs: int, precision: str) -> tuple[float, Sequence[Launch]]:
+        train = partial(algo.train, fleet, SHORT, runs, engine="cuda", record_every=50, precision=precision)
         train()
-    return runs * 20 * steps / sum(times)
+        with noted() as launches:
+            train()
+        return runs * 20 * SHORT / total(launches), launches
+
+    results = []
+    for precision in PRECISIONS:
+        measured, launches = rate(runs, precision)
+        results.append(
+            at_least(f"{runs * 20:,} agents, {precision}", measured, " steps/s", WANTED[precision][1])
+        )
+        if precision == PRECISIONS[0]:
+            results += facts(launches, measured)
+    few = max(1, runs // 10)
+    known = {f"cuda, {precision}": rate(few, precision)[0] for precision in PRECISIONS}
+    problem = algo.problem(fleet, SHORT, few, 0)
+    on_processors(replace(problem, steps=10))
+    known[f"cpu engine, {available_cores()} cores"] = (
+        few * 20 * SHORT / seconds(partial(on_processors, problem), 3)
+    )
+    if find_spec("jax") is not None:
+        train = plain_jax.trainer(fleet, few, SHORT // 10)
+        train()
+        known["JAX, float32"] = few * 20 * SHORT / seconds(train, 3)
+    results += [Result(f"{few * 20:,} agents, {name}", f"{one:,.4g} steps/s") for name, one in known.items()]
+    if "JAX, float32" in known:
+        over = known["cuda, float64"] / known["JAX, float32"]
+        results.append(at_least("cuda, float64, over JAX", over, " x", 8))
+    return results
 
 
-def cars(agents: int, steps: int) -> float:
-    """Agent-steps a second of mountain cars with eight tilings, K = 1000, kernels alone."""
+def facts(launches: Sequence[Launch], rate: float) -> list[Result]:
+    """What a multiprocessor runs of the slowest kernel at a time, and the share of its limit that this is."""
+    if SIMULATED:
+        return []
+    from numba import cuda
+
+    from fedsarsa.engines.cuda_device import limits
+    from fedsarsa.engines.cuda_layout import WARP, at_once
+
+    one, device = max(launches, key=lambda launch: launch.seconds), cuda.get_current_device()
+    registers, spilled = one.kernel.compiled.regs_per_thread, one.kernel.compiled.local_mem_per_thread
+    shared = one.kernel.compiled.shared_mem_per_block + one.shared
+    warps = at_once(limits(), shared, registers, one.threads) * -(-one.threads // WARP)
+    slots = device.MULTIPROCESSOR_COUNT * SCHEDULERS * device.CLOCK_RATE * 1e3
+    most = limits().threads // WARP
+    return [
+        Result("its kernel: registers and local memory of a thread", f"{registers}, {spilled} bytes"),
+        Result("its kernel: threads and shared memory of a block", f"{one.threads}, {shared:,} bytes"),
+        Result(
+            "its kernel: warps at a time (theoretical occupancy)", f"{warps} of {most}, {warps / most:.0%}"
+        ),
+        Result(
+            f"its kernel: share of the instructions that can be issued, {INSTRUCTIONS} an agent-step",
+            f"{rate * INSTRUCTIONS / WARP / slots:.0%}",
+        ),
+        Result("its kernel: what it waits for", STALLS),
+    ]
+
+
+def reproduction(scale: settings.Scale) -> Result:
+    """All sweeps of ``fedsarsa reproduce``, worlds and files included."""
+    grids = settings.sweeps(scale, 0, 1.0, "cuda")
+    work = sum(cell.work for one in grids.values() for cell in one.cells)
+    with TemporaryDirectory() as folder:
+        begun = time.perf_counter()
+        for name, one in grids.items():
+            with sweeps.opened(one, Path(folder) / name) as opened:
+                sweeps.run(opened, lambda *_: None)
+        wall = time.perf_counter() - begun
+    return at_most(f"sweeps of reproduce, {work:.2g} agent-steps, wall", wall, " s", 1.0)
+
+
+def one_federation(agents: int, steps: int) -> list[Result]:
+    """One federation of agents in a hundred worlds, K = 10: its time, and the memory of its arrays."""
+    fleet = fs.Fleet(list(fs.paper.fleet(100, eps_p=0.1, eps_r=0.1)) * (agents // 100))
+    train = partial(fs.FedSARSA().train, fleet, runs=1, engine="cuda", record_every=10)
+    with noted() as launches:
+        train(20)
+    begun = time.perf_counter()
+    train(steps)
+    wall, memory = time.perf_counter() - begun, max(one.memory for one in launches)
+    return [
+        at_most(f"{agents:,} agents, K = 10, wall", wall, " s", 2.0),
+        at_most(f"{agents:,} agents, d = 25, memory of arrays", memory / 2**30, " GiB", 4.0),
+    ]
+
+
+def cars(agents: int, steps: int) -> Result:
+    """Mountain cars with eight tilings, K = 1000, kernels alone."""
     algo = fs.FedSARSA(fs.TileCoding(8, 8), fs.EpsilonGreedy(0.01), 0.3, sync_every=1000)
     train = partial(algo.train, fs.control.fleet("MountainCar", agents), runs=1, engine="cuda")
-    train(1000)
-    with kernel_times() as times:
+    train(steps // 2)
+    with noted() as launches:
         train(steps)
-    return agents * steps / sum(times)
+    return at_least(
+        f"{agents:,} mountain cars, eight tilings, K = 1000",
+        agents * steps / total(launches),
+        " steps/s",
+        5e9,
+    )
 
 
 def measure(quick: bool = False) -> list[Result]:
@@ -106,31 +245,12 @@ def measure(quick: bool = False) -> list[Result]:
     if missing is not None:
         return [Result("GPU", missing)]
     scale = 10 if quick else 1
-    steps, runs, results = STEPS // scale, 64_000 // scale, []
-    for precision, (limit, rate) in WANTED.items():
-        kernel, wall, work = sweep(precision, steps)
-        what = f"the paper's sweep, {work:.2g} agent-steps, {precision}: "
-        results += [
-            at_most(what + "kernel", kernel * 1e3, " ms", limit / scale),
-            Result(what + "with transfers", f"{wall * 1e3:,.4g} ms"),
-            at_least(
-                f"{runs * 20:,} agents, {precision}", saturated(precision, runs, 1000), " steps/s", rate
-            ),
-        ]
-    if find_spec("jax") is not None:
-        train = plain_jax.trainer(fs.paper.fleet(20), runs // 10, 100)
-        train()
-        jax = runs // 10 * 20 * 1000 / seconds(train, 3)
-        results.append(Result(f"JAX, {runs * 2:,} agents, float32", f"{jax:,.4g} steps/s"))
-        results.append(
-            at_least("cuda, float64, over JAX", saturated("float64", runs // 10, 1000) / jax, " x", 8)
-        )
-    one = fs.Fleet(list(fs.paper.fleet(100, eps_p=0.1, eps_r=0.1)) * (10_000 // scale))
-    begun = time.perf_counter()
-    fs.FedSARSA().train(one, steps, runs=1, engine="cuda", record_every=10)
-    results.append(at_most(f"{len(one):,} agents, K = 10, wall", time.perf_counter() - begun, " s", 2.0))
-    cars_rate = cars(20_000 // scale, 2000)
-    results.append(at_least("mountain cars, eight tilings", cars_rate, " steps/s", 5e9))
-    begin = float(subprocess.run([sys.executable, "-c", START], capture_output=True, check=True).stdout)
-    results.append(at_most("first result in a second process", begin, " s", 5.0))
-    return results
+    first = subprocess.run([sys.executable, "-c", START], capture_output=True, check=True, text=True)
+    return [
+        *paper_sweep(STEPS // scale),
+        *many_agents(RUNS // scale),
+        reproduction(settings.QUICK if quick else settings.FULL),
+        *one_federation(AGENTS // scale, STEPS // scale),
+        cars(CARS // scale, 2 * SHORT),
+        at_most("first result in a second process", float(first.stdout), " s", 5.0),
+    ]

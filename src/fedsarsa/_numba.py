@@ -245,15 +245,14 @@ class _AddressCall(Piece):
 
         return numba.njit(**OPTIONS)(lambda address, inputs, outputs: call(address, inputs, outputs))
 
-    def compiled_for(self, build: DeviceBuild) -> Any:  # noqa: ARG002
-        """Nothing: engines reject such functions where there is a GPU."""
-        from numba import cuda
-
-        return cuda.jit(lambda *_: None, device=True)
+    def compiled_for(self, build: DeviceBuild) -> Any:
+        """None: engines reject such functions where there is a GPU."""
+        raise NotImplementedError(f"no GPU can call a function by its address, got {build}")
 
 
 def _call_address(address: int, inputs: Any, outputs: Any) -> None:
     """Call the function at ``address`` with where ``inputs`` and ``outputs`` begin; in kernels alone."""
+    raise NotImplementedError(f"Python cannot call a function by its address, got {address}")
 
 
 call_address: Any = _AddressCall(_call_address)

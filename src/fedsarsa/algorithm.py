@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, overload
 
@@ -18,7 +18,7 @@ from fedsarsa.federation import events, published_setting, servers, training
 from fedsarsa.federation.events import Callback
 from fedsarsa.federation.history import History, history_of
 from fedsarsa.federation.participation import NO_FAULTS, Faults, sample_size
-from fedsarsa.federation.problem import MOST_STEPS, AnyFleet, Problem
+from fedsarsa.federation.problem import DOUBLE, MOST_STEPS, PRECISIONS, AnyFleet, Problem
 from fedsarsa.federation.progress import Progress
 from fedsarsa.federation.servers import Server
 from fedsarsa.federation.spaces import any_fleet, finite_features, spaces
@@ -506,13 +506,11 @@ def train_prepared(
     record_every: int,
     checkpoint: str | Path | None,
     callback: Callback | Sequence[Callback] | None = None,
-    precision: str = engines.DOUBLE,
+    precision: str = DOUBLE,
 ) -> History:
     """Train what was prepared, as ``FedSARSA.train`` says."""
-    problem, start, settings = prepared
+    problem, start, settings = in_precision(prepared, precision)
     name = engines.automatic(problem) if engine == "auto" else engines.resolve(engine, problem.fleet)
-    if engine == "auto" and name == "cuda":
-        print("fedsarsa: training on the GPU (engine 'cuda')", file=sys.stderr)
     if threads is not None:
         threads = _checks.integer("threads", threads, least=1)
     record_every = _checks.integer("record_every", record_every, least=1)
@@ -520,11 +518,13 @@ def train_prepared(
     if checkpoint is not None:
         _files.check_writable(Path(checkpoint).parent)
     path, callbacks = None if checkpoint is None else Path(checkpoint), events.checked(callback)
-    with closing(engines.build(name, problem, threads, precision=precision)) as trainer:
+    with closing(engines.build(name, problem, threads)) as trainer:
+        if engine == "auto" and engines.ENGINES[name].gpus:
+            print(f"fedsarsa: training on the GPU (engine {name!r})", file=sys.stderr)
         state, records, why = training.train(problem, trainer, start, record_every, progress, path, callbacks)
     settings = settings | ({"stopped": state.reports} if state.reports else {})
     settings |= {} if why is None else {"stopped_early": why, "steps_asked_for": problem.steps}
-    history = finished(problem, settings, state, records, name, record_every, precision)
+    history = finished(problem, settings, state, records, name, record_every)
     nobody = training.why_nobody_is_left(state)
     if nobody is not None:
         raise training.NoAgentLeftError(nobody, history)
@@ -535,27 +535,28 @@ def train_together(
     prepared: Sequence[Prepared],
     engine: str,
     record_every: int,
-    checkpoints: Sequence[Path],
-    precision: str = engines.DOUBLE,
+    checkpoints: Sequence[Path] = (),
+    precision: str = DOUBLE,
     report: Callable[[int], None] = lambda _: None,
 ) -> Iterator[tuple[int, History]]:
     """Train side by side what ``engine`` can train so; the places and histories of those that are done.
 
     Places that never come have to be trained one by one. ``report`` gets how many agent-steps were taken
-    since it was last called. After Ctrl-C, the ``checkpoints`` of those that were begun are there.
+    since it was last called. After Ctrl-C, the ``checkpoints`` of those that were begun are there, if given.
     """
+    prepared = [in_precision(one, precision) for one in prepared]
     problems = [one.problem for one in prepared]
-    for batch in engines.batches(engine, problems, precision, record_every):
+    for batch in engines.batches(engine, problems, record_every):
         own = [problems[place] for place in batch]
         for problem in own:
             training.check_records(problem, record_every)
-        with closing(engines.build_together(engine, own, precision)) as trainer:
+        with closing(engines.build_together(engine, own)) as trainer:
             starts = [prepared[place].start for place in batch]
-            paths = [checkpoints[place] for place in batch]
+            paths = [checkpoints[place] for place in batch] if checkpoints else []
             trained = training.train_together(own, trainer, starts, record_every, report, paths)
         for place, (state, records) in zip(batch, trained, strict=True):
             problem, _, settings = prepared[place]
-            yield place, finished(problem, settings, state, records, engine, record_every, precision)
+            yield place, finished(problem, settings, state, records, engine, record_every)
 
 
 def finished(
@@ -565,7 +566,6 @@ def finished(
     records: Synchronisations,
     engine: str,
     record_every: int,
-    precision: str = engines.DOUBLE,
 ) -> History:
     """The history of a training, which keeps ``settings``."""
     settings = settings | {
@@ -574,8 +574,14 @@ def finished(
         "seed": problem.seed,
         "record_every": record_every,
     }
-    settings |= {} if precision == engines.DOUBLE else {"precision": precision}
+    settings |= {} if problem.precision == DOUBLE else {"precision": problem.precision}
     return history_of(problem, state, records, engine, settings, record_every)
+
+
+def in_precision(prepared: Prepared, precision: str) -> Prepared:
+    """What was prepared, to be computed in a precision."""
+    _checks.choice("precision", precision, PRECISIONS)
+    return prepared._replace(problem=replace(prepared.problem, precision=precision))
 
 
 def starting_point(problem: Problem, theta0: ArrayLike | None, initial_value: float) -> Floats:

@@ -273,6 +273,7 @@ def leaderboard(
         list[str] | None, typer.Option(help="A method of yours, module:Method; may be given again.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of worlds and runs.", min=0)] = 0,
+    engine: Engine = None,
 ) -> None:
     """Train all methods on the same fleets, measure them exactly, and write tables, figures and a report.
 
@@ -286,7 +287,7 @@ def leaderboard(
     names = fleet or (scale.QUICK_FLEETS if quick else [])
     size = scale.QUICK if quick else scale.FULL
     try:
-        outcome = run.leaderboard(out, size, seed, names, add or [], console.print)
+        outcome = run.leaderboard(out, size, seed, names, add or [], console.print, engine or run.AUTO)
     except KeyboardInterrupt:
         console.print("interrupted; the same command resumes from here")
         raise typer.Exit(130) from None
@@ -391,11 +392,16 @@ def bench(
             "unless given."
         ),
     ] = None,
+    gpu: Annotated[bool, typer.Option("--gpu", help="Only the GPU, beside processors and JAX.")] = False,
 ) -> None:
     """Measure speed and memory beside a plain NumPy loop, and how far predictions hold, in one run."""
     from fedsarsa_benchmarks.report import report
 
-    report(console, quick, part or ())
+    if gpu:
+        from fedsarsa.engines import working
+
+        working("cuda")
+    report(console, quick, [*(part or ()), *(["gpu"] if gpu else [])])
 
 
 def _complain(message: str) -> None:

@@ -13,7 +13,7 @@ import xarray as xr
 from numpy.typing import ArrayLike
 from scipy import stats
 
-from fedsarsa import _checks, acting, engines
+from fedsarsa import _checks, acting
 from fedsarsa._checks import Floats
 from fedsarsa._numba import U64, kernel
 from fedsarsa.algorithm import FedSARSA, checked
@@ -30,6 +30,7 @@ from fedsarsa.learning.policies import Policy
 from fedsarsa.learning.step_arrays import Model, Moment, StepWorkspace, step_workspace
 from fedsarsa.learning.targets import Step
 from fedsarsa.worlds import varied
+from fedsarsa.worlds.gym import GymFleet
 
 EVALUATION = 2**63  # turned in the seed, so that evaluation and training share no random numbers
 # What the conversion of an answer to numbers and truth values raises, tensors with gradients among them.
@@ -96,7 +97,8 @@ def rollouts(
         raise TypeError(f"rollouts are for control worlds and GymFleet, got {fleet!r}; use fs.evaluate")
     parameters = parameters_of(problem, theta)
     policy: Policy = policies.greedy_as(problem.policy) if greedy else problem.policy
-    returns, lengths = PLAYS[engines.resolve("auto", fleet)](problem, policy, parameters)
+    play = _play_gym if isinstance(fleet, GymFleet) else _play_control
+    returns, lengths = play(problem, policy, parameters)
     margin = np.full(len(fleet), math.nan)
     if episodes > 1:
         width = float(stats.t.ppf(0.975, episodes - 1)) / math.sqrt(episodes)
@@ -218,10 +220,6 @@ def _play_gym(problem: Problem, policy: Policy, theta: Floats) -> tuple[Floats, 
         if cut:
             _warn(f"agent {agent}: {cut} episodes of {world.label} were cut after {LONGEST} steps")
     return returns, lengths
-
-
-# By the engine that trains in the same worlds.
-PLAYS = {"cpu": _play_control, "gym": _play_gym}
 
 
 def _observed(answer: Any, size: int) -> Floats:

@@ -1,24 +1,36 @@
 """The cuda engine beside the reference: on a GPU (``make test-gpu``), or in the simulator (test_cuda.py)."""
 
+from dataclasses import replace
 from pathlib import Path
 from signal import SIGINT, raise_signal
+from types import SimpleNamespace
 
+import numba
 import numpy as np
 import pytest
+import xarray as xr
+from numba import cuda
 
 import fedsarsa as fs
 from fedsarsa import engines
 from fedsarsa._interrupts import Interrupted
 from fedsarsa._numba import SIMULATED
-from fedsarsa.engines import cuda_batch, cuda_device, cuda_layout
+from fedsarsa.engines import cuda as cuda_engines
+from fedsarsa.engines import cuda_batch, cuda_device, cuda_layout, cuda_memory
 from fedsarsa.engines.compiled import finish_span, span_of
 from fedsarsa.experiments import grid, sweep
+from fedsarsa.experiments.leaderboard import entries, fleets, together
+from fedsarsa.experiments.leaderboard.cells import Cell
+from fedsarsa.experiments.leaderboard.entries import CONTROL
+from fedsarsa.experiments.leaderboard.scale import Scale
+from fedsarsa.experiments.reproduction import settings
 from fedsarsa.federation import training
 from fedsarsa.federation.state import first_state
+from fedsarsa_benchmarks import gpu
 from tests.engines.parity import assert_same_training
 from tests.methods.test_parity import CASES as METHODS
 from tests.methods.test_parity import FLEET as METHODS_FLEET
-from tests.worlds_of_tests import dense_features, fleet
+from tests.worlds_of_tests import dense_features, fleet, kernel_of
 
 STATES, ACTIONS = 7, 4
 POLICIES = [
@@ -48,6 +60,8 @@ RULES = [
     fs.servers.Consensus("ring"),
     fs.servers.PrivateMean(1.0, 0.1),
     fs.servers.Personal(),
+    fs.servers.Personal(visits=True),
+    fs.servers.ImportanceMean(),
 ]
 
 
@@ -104,7 +118,7 @@ def test_every_server_rule(rule):
 @pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
 def test_every_method(method):
     problem = method.problem(METHODS_FLEET, 9, runs=1, seed=5)
-    if problem.server.opens or not engines._takes_steps(problem):
+    if engines._other_samples(problem) is not None:
         with pytest.raises(ValueError, match="engine must be cpu or reference"):
             engines.build("cuda", problem)
     else:
@@ -116,6 +130,28 @@ def test_one_agent_and_more_than_a_block_has(agents):
     for size in (0.3, fs.LinearDecay(4.0, 8.0)):
         algo = fs.FedSARSA(fs.ModuloFeatures(3, 2), fs.Softmax(1.0), size, 4)
         same(algo, group_of(agents), steps=9, runs=3)
+
+
+@pytest.mark.parametrize(
+    ("policy", "trace_decay", "agents", "steps", "seed"),
+    [(fs.Greedy(), 0.0, 40, 4, 0), (fs.EpsilonGreedy(0.2), 0.0, 40, 6, 1), (fs.Greedy(), 0.5, 70, 4, 0)],
+)
+def test_ties_among_more_agents_than_a_block_has(monkeypatch, policy, trace_decay, agents, steps, seed):
+    """All rewards are the same, and so are many values: sums in another order would break their ties."""
+    monkeypatch.setattr(cuda_engines, "PART", 9)
+    world = fs.FiniteMDP(kernel_of("shift", np.random.default_rng(0), STATES, ACTIONS), [-0.3] * STATES, 0.6)
+    algo = fs.FedSARSA(fs.OneHot(), policy, 0.3, 1, trace_decay=trace_decay)
+    for size in (agents,) if SIMULATED else (agents, 600):
+        same(algo, fs.Fleet([world] * size), steps, runs=1, seed=seed, scale=0.0)
+
+
+def test_sums_of_parts(monkeypatch):
+    """Of agents, and of more parameters than a block sums up."""
+    monkeypatch.setattr(cuda_engines, "PART", 9)
+    algo = fs.FedSARSA(
+        dense_features(0, STATES, ACTIONS, 40), fs.Softmax(1.0), fs.LinearDecay(4.0, 8.0), 2, trace_decay=0.5
+    )
+    same(algo, group_of(20), steps=4, runs=1)
 
 
 @pytest.mark.parametrize("world", WORLDS)
@@ -164,9 +200,9 @@ def trained_together(monkeypatch):
     """How many problems were trained side by side, batch by batch."""
     sizes, build = [], engines.build_together
 
-    def counted(name, problems, precision):
+    def counted(name, problems):
         sizes.append(len(problems))
-        return build(name, problems, precision)
+        return build(name, problems)
 
     monkeypatch.setattr(engines, "build_together", counted)
     return sizes
@@ -226,6 +262,22 @@ def test_cells_side_by_side_that_are_interrupted_go_on(tmp_path, monkeypatch, tr
     assert sum(trained_together) == len(grid_of.cells)
 
 
+def test_a_leaderboard_trains_its_cells_side_by_side(trained_together):
+    ground = fleets.GROUNDS["two-state"](0)
+    scale = Scale(10, 10, 8, 1, 1, (0.1, 0.3), (0.5,), 1)
+    labels = ["FedSARSA", "pooled, SARSA", "FedQ, equal averaging", "alone, SARSA"]
+    rows = [one for one in entries.ENTRIES if one.label in labels]
+    every = [Cell(place, CONTROL, ground, one) for place, one in enumerate(rows)]
+    assert all(together.takes("cuda", cell, scale) for cell in every)
+    slow, fast = (dict(together.measured(every, name, scale, 0)) for name in ("reference", "cuda"))
+    # Both settings of both rows that average; of the row that never does; and the chosen ones.
+    assert sorted(trained_together) == [1, 2, 2, 4]
+    assert len(fast) == len(every)
+    for cell in every:
+        xr.testing.assert_allclose(fast[cell], slow[cell], rtol=1e-9)
+        assert fast[cell].attrs == slow[cell].attrs
+
+
 @pytest.mark.parametrize("agents", [1, 2, 40])
 def test_every_other_synchronisation_is_recorded(agents):
     problems = [fs.FedSARSA(fs.OneHot(), fs.Softmax(1.0), 0.3, 1).problem(group_of(agents), 9, 1, 0)]
@@ -281,23 +333,150 @@ def test_blocks_have_every_agent_once():
     np.testing.assert_array_equal(np.add.reduceat(blocks.agents, owned[:-1].astype(int)), agents)
 
 
+def test_blocks_that_a_multiprocessor_runs_at_once():
+    """Of an H200: in the published setting, three blocks of 160 agents with 408 bytes each are 15 warps."""
+    limits = cuda_device.Limits(132, 233_472, 2048, 65_536, 232_448, 1024)
+    assert cuda_layout.at_once(limits, 408 * 160, registers=64, threads=160) == 3
+    assert cuda_layout.at_once(limits, 0, registers=128, threads=160) == 3
+    assert cuda_layout.at_once(limits, 0, registers=16, threads=1024) == 2
+    assert cuda_layout.at_once(limits, 0, registers=16, threads=32) == 32
+
+
+def test_the_benchmark_measures_all_it_says(monkeypatch):
+    few = {"steps": 10, "runs": 1, "period_runs": 1, "team": 1, "small_team": 1}
+    tiny = replace(settings.QUICK, sizes=(1,), levels=(0.0,), horizons=(10,), periods=(5,), **few)
+    monkeypatch.setattr(gpu.settings, "QUICK", tiny)
+    monkeypatch.setattr(gpu, "START", "print(1.5)")
+    small = {"STEPS": 100, "LEVELS": (0.0,), "SIZES": (1,), "RUNS": 10, "SHORT": 10}
+    small |= {"AGENTS": 1000, "CARS": 20}
+    for name, value in small.items():
+        monkeypatch.setattr(gpu, name, value)
+    told = {result.what: result for result in gpu.measure(quick=True)}
+    wanted = ["kernel", "with transfers", "cpu engine", "float32", "sweeps of reproduce", "K = 10, wall"]
+    wanted += ["d = 25, memory of arrays", "mountain cars", "first result in a second process"]
+    wanted += (
+        [] if SIMULATED else ["registers", "theoretical occupancy", "can be issued", "what it waits for"]
+    )
+    for words in wanted:
+        assert any(words in what for what in told), words
+    assert told["first result in a second process"].measured == "1.5 s"
+
+
 def test_what_the_engine_refuses():
     windows = fs.methods.NStepTD(features=fs.OneHot(), policy=fs.FixedPolicy("uniform"), n=2)
-    with pytest.raises(ValueError, match="engine"):
+    with pytest.raises(ValueError, match="engine must be cpu or reference for steps that see other"):
         windows.train(group_of(), 10, runs=1, engine="cuda")
+    own = fs.FedSARSA(numba.njit(lambda x: x / 3), fs.Softmax(1.0))
+    with pytest.raises(ValueError, match="engine must be cpu or ray or reference for features that are"):
+        own.train(fs.control.fleet("CartPole", 2), 10, runs=1, engine="cuda")
     assert cuda_device.missing() is None
 
 
-def test_a_gpu_whose_memory_is_full(monkeypatch):
-    def full(*_):
-        raise RuntimeError("CUDA_ERROR_OUT_OF_MEMORY: no")
+ENGINES = {
+    "finite": lambda: fs.FedSARSA(fs.OneHot(), step_size=fs.LinearDecay(4.0, 8.0)),
+    "general": lambda: fs.FedSARSA(fs.OneHot(), trace_decay=0.5),
+    "transfers": lambda: fs.FedSARSA(fs.OneHot(), server=fs.servers.Median()),
+}
 
-    monkeypatch.setattr(cuda_batch.Batch, "train", full)
-    monkeypatch.setattr(cuda_device, "free_memory", lambda: (2**30, 2**31))
-    with pytest.raises(
-        ValueError, match=r"runs must fit into the GPU's memory, got 2: .* 1 of 2 GiB are free"
-    ):
-        fs.FedSARSA(fs.OneHot()).train(group_of(), 10, runs=2, engine="cuda")
+
+@pytest.fixture
+def full_from(monkeypatch):
+    """Let a copy to the GPU fail, counted from now on; a list whose first item counts them."""
+    counted, copy = [0, -1], cuda.to_device
+
+    def to_device(*arguments):
+        counted[0] += 1
+        if counted[0] == counted[1]:
+            raise RuntimeError("[2] Call to cuMemAlloc results in CUDA_ERROR_OUT_OF_MEMORY")
+        return copy(*arguments)
+
+    monkeypatch.setattr(cuda, "to_device", to_device)
+
+    def fail(place):
+        counted[:] = [0, place]
+        return counted
+
+    return fail
+
+
+@pytest.mark.parametrize("kind", ENGINES)
+def test_a_gpu_whose_memory_is_full_at_any_copy(kind, full_from):
+    def train():
+        ENGINES[kind]().train(group_of(), 10, runs=2, engine="cuda")
+
+    copies = full_from(-1)
+    train()
+    assert copies[0] > 30
+    for place in range(1, copies[0] + 1, 1 if kind == "finite" else 7):
+        full_from(place)
+        with pytest.raises(ValueError, match=r"runs must fit into the GPU's memory, got 2: "):
+            train()
+
+
+def test_side_by_side_on_a_gpu_whose_memory_is_full(full_from):
+    problems = [ENGINES["finite"]().problem(group_of(agents), 10, 2, 0) for agents in (1, 3)]
+
+    def train():
+        states = [first_state(problem, np.zeros(problem.features.dim)) for problem in problems]
+        trainer = engines.build_together("cuda", problems)
+        trainer.start(states)
+        trainer.advance(states, 10, 1)
+
+    copies = full_from(-1)
+    train()
+    for place in range(1, copies[0] + 1, 5):
+        full_from(place)
+        with pytest.raises(ValueError, match=r"runs must fit into the GPU's memory, got 4: "):
+            train()
+
+
+@pytest.mark.parametrize(
+    ("own", "free", "told"),
+    [
+        (0, 10, "10 of 10 GiB are free; at most 7 fit"),
+        (4, 6, "10 of 10 GiB are free; at most 7 fit"),
+        (0, 9, "9 of 10 GiB are free; at most 7 fit"),
+        (3, 4, "7 of 10 GiB are free (other processes hold 3 GiB); at most 5 fit"),
+        (1, 0, "1 of 10 GiB are free (other processes hold 9 GiB); not even one fits"),
+    ],
+)
+def test_how_many_runs_fit(monkeypatch, own, free, told):
+    """A tenth of a GiB of worlds, a GiB for each run, and eight tenths of the memory to plan with."""
+    arrays = {place: SimpleNamespace(size=own * 2**29) for place in range(2)}
+    context = SimpleNamespace(
+        get_memory_info=lambda: SimpleNamespace(free=free * 2**30, total=10 * 2**30),
+        memory_manager=SimpleNamespace(allocations=arrays),
+    )
+    problem = fs.FedSARSA(fs.OneHot()).problem(group_of(2), 10, 8, 0)
+    assert cuda_memory.run_bytes(problem) == 2 * (8 * STATES * ACTIONS + 8)
+    monkeypatch.setattr(cuda, "current_context", lambda: context)
+    monkeypatch.setattr(cuda_device, "SIMULATED", False)
+    monkeypatch.setattr(cuda_memory, "run_bytes", lambda _: 2**30)
+    monkeypatch.setattr(cuda_memory, "world_bytes", lambda _: 2**30 // 10)
+    assert cuda_memory.too_large([problem]) == (
+        "runs must fit into the GPU's memory, got 8: their agents take 8 GiB, the worlds 0.1 GiB, and " + told
+    )
+
+
+@pytest.mark.parametrize("kind", ENGINES)
+def test_nothing_of_a_launch_is_kept(monkeypatch, kind):
+    launch, used = cuda_device.DeviceKernel.launch, set()
+
+    def noted(self, *arguments):
+        launch(self, *arguments)
+        used.add(self)
+        if SIMULATED:  # which keeps nothing
+            self.sent[:] = [(one, []) for one in arguments[3:]]
+
+    monkeypatch.setattr(cuda_device.DeviceKernel, "launch", noted)
+    problem = ENGINES[kind]().problem(group_of(), 14, 2, 0)
+    engine, state = engines.build("cuda", problem), first_state(problem, np.zeros(problem.features.dim))
+    engine.start(state)
+    for steps in (10, 4):
+        assert used
+        assert all(kernel.sent == [] for kernel in used)
+        engine.advance(state, steps)
+    assert all(kernel.sent == [] for kernel in used)
 
 
 @pytest.mark.skipif(SIMULATED, reason="needs a GPU")
@@ -331,5 +510,7 @@ def test_float32_is_for_what_it_serves():
         fs.FedSARSA(fs.OneHot()).train(group_of(), 10, engine="reference", precision="float32")
     with pytest.raises(ValueError, match="precision must be 'float64' here, got 'float32', which is for"):
         fs.FedSARSA(fs.OneHot(), trace_decay=0.5).train(group_of(), 10, engine="cuda", precision="float32")
+    greedy = fs.FedSARSA(fs.OneHot(), fs.Greedy())  # whose means need not be summed up in order then
+    greedy.train(group_of(40 if SIMULATED else 400), 4, runs=1, engine="cuda", precision="float32")
     with pytest.raises(ValueError, match="precision must be one of float32, float64"):
         fs.FedSARSA(fs.OneHot()).train(group_of(), 10, engine="cuda", precision="half")

@@ -8,15 +8,17 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
 import pytest
+import xarray as xr
 
 import fedsarsa as fs
-from fedsarsa.experiments.leaderboard import cells, entries, figures, fleets, run, scale, tables
+from fedsarsa import engines
+from fedsarsa.experiments.leaderboard import cells, entries, figures, fleets, run, scale, tables, together
 from fedsarsa.experiments.leaderboard.cells import Cell
 from fedsarsa.experiments.leaderboard.entries import COMPARISON, CONTROL, PREDICTION, Entry
 from fedsarsa.experiments.leaderboard.scale import Scale
@@ -409,6 +411,98 @@ def test_the_command_resumes_where_it_was_interrupted(tmp_path):
     assert all(row.label in printed for row in rows if row.block == entries.SAMPLES)
     for name in (run.REPORT, tables.CSV, "leaderboard-control.png", "leaderboard-prediction.png"):
         assert f"wrote {out / name}" in printed
+
+
+def test_what_a_gpu_takes():
+    taken = {
+        one.label: together.takes("cuda", Cell(0, one.kind.task, GROUND, one), TINY)
+        for one in entries.ENTRIES
+    }
+    left = ["FedSynQ", "QAvg, paper's form", "QAvg, released form", "SoftPAvg", "ProjPAvg"]
+    left += ["3-step TD", "FedHSA"]
+    assert {label for label, yes in taken.items() if not yes} == set(left)
+
+
+@pytest.mark.parametrize("board", entries.BOARDS)
+def test_an_engine_of_ones_choice_measures_the_same(board):
+    """Stage by stage for all cells, and one after another by the engine that is taken unasked."""
+    every = [Cell(i, board, GROUND, one) for i, one in enumerate(entries.entries(board))]
+    cells_of = [cell for cell in every if together.takes("ray", cell, TINY)][:4]
+    dense = fs.TabularFeatures(np.random.default_rng(0).normal(size=(5, 5, 3)), normalise=True)
+    refusing = replace(GROUND, features=dense, state_features=None)
+    cells_of.append(Cell(99, board, refusing, entry("FedQ, importance averaging")))
+    found = dict(together.measured(cells_of, "reference", TINY, 0))
+    assert list(found) == [cells_of[-1], *cells_of[:-1]]  # which is over first
+    for cell in cells_of:
+        xr.testing.assert_allclose(found[cell], cell.measured(TINY, 0), rtol=1e-9)
+        assert found[cell].attrs == cell.measured(TINY, 0).attrs
+    assert "one active parameter" in found[cells_of[-1]].attrs["refused"]
+
+
+@dataclass(frozen=True, eq=False)
+class Broken(FedQ):
+    """Federated Q-learning that breaks somewhere."""
+
+    at: str = ""
+    name: ClassVar[str] = "broken"
+
+    def problem(self, fleet, steps, runs, seed):
+        if self.at == "problem":
+            raise ZeroDivisionError
+        return super().problem(fleet, steps, runs, seed)
+
+    def prepare(self, *args, **options):
+        prepared = super().prepare(*args, **options)
+        return replace(prepared, start=None) if self.at == "training" else prepared
+
+    def policies(self, history):
+        if self.at == "policies":
+            raise ZeroDivisionError
+        return super().policies(history)
+
+
+@pytest.mark.parametrize(
+    ("at", "error"),
+    [("problem", ZeroDivisionError), ("training", AttributeError), ("policies", ZeroDivisionError)],
+)
+def test_an_error_on_an_engine_of_ones_choice_costs_its_own_row_alone(at, error):
+    broken = Entry("broken", Broken, {"at": at}, added="a_module:Broken")
+    both = [Cell(0, CONTROL, GROUND, broken), Cell(1, CONTROL, GROUND, entry("FedQ, equal averaging"))]
+    assert all(together.takes("reference", cell, TINY) for cell in both)
+    found = dict(together.measured(both, "reference", TINY, 0))
+    assert found[both[0]].attrs["error"].startswith(error.__name__)
+    xr.testing.assert_allclose(found[both[1]], both[1].measured(TINY, 0), rtol=1e-9)
+    ours = Cell(0, CONTROL, GROUND, replace(broken, added=""))
+    with pytest.raises(error):
+        dict(together.measured([ours], "reference", TINY, 0))
+
+
+@pytest.mark.processes
+def test_methods_that_the_engine_does_not_take_are_named(tmp_path, monkeypatch):
+    few = [entry("QAvg, paper's form"), entry("FedQ, equal averaging"), entry("FedTD(0)")]
+    monkeypatch.setattr(entries, "ENTRIES", tuple(few))
+    said, out = [], tmp_path / "board"
+    slow = run.leaderboard(out, TINY, 0, ["two-state"], say=said.append, engine="reference")
+    assert said == [
+        "engine 'reference' does not take these methods, which train without it: QAvg, paper's form"
+    ]
+    for one, two in zip(
+        slow.rows, run.leaderboard(tmp_path / "other", TINY, 0, ["two-state"]).rows, strict=True
+    ):
+        assert one.label == two.label
+        for name, number in two.numbers.items():
+            np.testing.assert_allclose(astuple(one.numbers[name]), astuple(number), rtol=1e-9, atol=1e-12)
+    with pytest.raises(ValueError, match=r"holds results of another configuration \(engine only there\)"):
+        run.leaderboard(out, TINY, 0, ["two-state"])
+
+
+def test_an_engine_that_does_not_work_here_is_said_before_anything_is_written(tmp_path, monkeypatch):
+    missing = replace(engines.ENGINES["cuda"], device=lambda: "there is no NVIDIA GPU here")
+    monkeypatch.setitem(engines.ENGINES, "cuda", missing)
+    done = command("leaderboard", "--quick", "--engine", "cuda", "--out", tmp_path / "board")
+    assert done.returncode == 2
+    assert done.stderr == "fedsarsa: engine 'cuda' does not work here: there is no NVIDIA GPU here\n"
+    assert not (tmp_path / "board").exists()
 
 
 def test_a_row_is_its_methods_own_training():

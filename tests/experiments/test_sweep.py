@@ -14,6 +14,7 @@ import pytest
 from scipy import stats
 
 import fedsarsa as fs
+from fedsarsa import engines
 from fedsarsa.experiments import grid, store, sweep
 from fedsarsa.experiments.config import Config
 from tests.experiments.commands import command
@@ -270,6 +271,19 @@ def test_a_cell_that_cannot_be_trained_is_named(config, tmp_path):
     message = r"cell with fleet.agents = \d, .*: algorithm.weights must have shape"
     with opened(config, tmp_path / "out") as (work, _), pytest.raises(ValueError, match=message):
         sweep.run(work, final)
+
+
+@pytest.mark.parametrize("name", ["ray", "own"])
+def test_cells_of_engines_that_take_a_cluster_are_no_tasks_of_one(config, tmp_path, monkeypatch, name):
+    from fedsarsa.experiments import cluster
+
+    monkeypatch.setitem(engines.ENGINES, "own", engines.ENGINES["ray"])
+    config.write_text(SMALL.replace("[training]", f'[training]\nengine = "{name}"'))
+    with (
+        opened(config, tmp_path / "out") as (work, _),
+        pytest.raises(ValueError, match=f"training.engine must be for one core with --ray, got '{name}'"),
+    ):
+        cluster.train(work, "local")
 
 
 def test_axes_of_one_name_keep_their_whole_keys():

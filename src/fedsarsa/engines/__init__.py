@@ -9,7 +9,9 @@ from typing import Any
 from fedsarsa import _checks
 from fedsarsa.engines.opened_rounds import OpeningEngine, probing
 from fedsarsa.federation.engine import Engine, Together
-from fedsarsa.federation.problem import Problem
+from fedsarsa.federation.problem import DOUBLE, PRECISIONS, Problem
+from fedsarsa.learning.continuous_features import BoxMap
+from fedsarsa.learning.function_features import FunctionBasis
 from fedsarsa.learning.targets import OWN_CHAIN
 from fedsarsa.worlds.control import ControlFleet
 from fedsarsa.worlds.fleet import Fleet
@@ -32,8 +34,16 @@ class Entry:
         The fleets that it trains.
     about : str
         What it is for, in a few words.
+    refuses : callable
+        What of a problem in these worlds it does not take, in a few words; None unless there is such a thing.
+    precisions : tuple of str
+        Those that it computes in.
+    pays : callable
+        Whether ``auto`` takes it for a problem, where it works: it is faster there than all others.
     gpus : int
         How many it takes.
+    cluster : bool
+        Whether it takes all cores of a Ray cluster.
     together : str or None
         The module that puts many problems together (``batches``) and trains them side by side
         (``TogetherEngine``), if one does.
@@ -48,7 +58,11 @@ class Entry:
     place: Callable[[Problem], str]
     worlds: tuple[type, ...]
     about: str
+    refuses: Callable[[Problem], str | None] = lambda _: None
+    precisions: tuple[str, ...] = (DOUBLE,)
+    pays: Callable[[Problem], bool] = lambda _: False
     gpus: int = 0
+    cluster: bool = False
     together: str | None = None
     needs: str | None = None
     extra: str | None = None
@@ -88,12 +102,46 @@ def _device() -> str | None:
     return cuda_device.missing()
 
 
+def _other_samples(problem: Problem) -> str | None:
+    """What engines refuse that hold no samples but the next one of every agent."""
+    if problem.server.opens:
+        return (
+            f"{problem.server!r}, which sees the first sample of a round twice "
+            "(fs.servers.ControlVariates() needs it once)"
+        )
+    step = problem.step
+    if step.windowed or step.independent or step.sampling != OWN_CHAIN:
+        return "steps that see other than the agent's next transition"
+    return None
+
+
+def _beyond_a_gpu(problem: Problem) -> str | None:
+    """The same, and functions that only a processor can call."""
+    basis = problem.features.basis if isinstance(problem.features, BoxMap) else None
+    if isinstance(basis, FunctionBasis):
+        return "features that are a function of your own, which a GPU cannot call"
+    return _other_samples(problem)
+
+
+# From where on a GPU is faster than sixteen cores, compiling included: agent-steps, and agents of all runs.
+GPU_STEPS, GPU_LANES = 20_000_000_000, 2_000
+
+
+def _large(problem: Problem) -> bool:
+    """Whether a training is worth a GPU."""
+    lanes = problem.agents * problem.runs
+    return lanes >= GPU_LANES and lanes * problem.steps >= GPU_STEPS
+
+
 ENGINES = {
     "cpu": Entry(_compiled, COMPUTED, "compiled, on all cores; the fastest one here"),
     "cuda": Entry(
         _cuda,
         COMPUTED,
         "one NVIDIA GPU; for thousands of agents",
+        _beyond_a_gpu,
+        PRECISIONS,
+        _large,
         gpus=1,
         together="fedsarsa.engines.cuda_together",
         needs="numba_cuda",
@@ -104,18 +152,20 @@ ENGINES = {
         _at("gym_engine:GymEngine"),
         (GymFleet,),
         "environments of Gymnasium; learning is compiled",
+        _other_samples,
         needs="gymnasium",
     ),
     "ray": Entry(
-        _at("ray:RayEngine"), COMPUTED, "compiled, a block of agents per core of a cluster", needs="ray"
+        _at("ray:RayEngine"),
+        COMPUTED,
+        "compiled, a block of agents per core of a cluster",
+        _other_samples,
+        cluster=True,
+        needs="ray",
     ),
     "reference": Entry(_at("reference:ReferenceEngine"), COMPUTED, "the specification, in plain NumPy; slow"),
 }
-AUTO = ("cpu", "gym")  # in this order
-# From where on a GPU is faster than sixteen cores, compiling included: agent-steps, and agents of all runs.
-GPU_STEPS, GPU_LANES = 20_000_000_000, 2_000
-DOUBLE, SINGLE = PRECISIONS = ("float64", "float32")
-ONE_PLACE = ("cpu", "reference")  # engines that hold all agents, and move their worlds themselves
+AUTO = ("cpu", "gym")  # in this order, where no other one pays
 
 
 def resolve(name: str, fleet: object = None) -> str:
@@ -135,16 +185,12 @@ def build(
     problem: Problem,
     threads: int | None = None,
     first_agent: int = 0,
-    precision: str = DOUBLE,
 ) -> Engine:
     """The engine ``name`` for a problem.
 
     ``first_agent`` is the number of the problem's first agent in the federation that it is a part of.
-    ``precision`` is that of the numbers; ``cuda`` alone has another one.
     """
     _check(name, problem)
-    if _checks.choice("precision", precision, PRECISIONS) == SINGLE:
-        return _in_single(name, problem, first_agent)
     built = _built(name, problem, threads, first_agent)
     if not problem.server.opens or built.opens_rounds:
         return built
@@ -153,19 +199,20 @@ def build(
     return OpeningEngine(problem, inner, probe)
 
 
-def together(name: str) -> bool:
-    """Whether the engine that ``name`` means trains problems side by side; ``auto`` means none that does."""
-    return name in ENGINES and ENGINES[name].together is not None
+def entry_of(name: str) -> Entry:
+    """The entry of an engine; for ``auto``, of the one that it means for most problems."""
+    return ENGINES[resolve(name)]
 
 
-def gpus(name: str) -> int:
-    """How many GPUs the engine that ``name`` means takes for sure."""
-    return ENGINES[name].gpus if name in ENGINES else 0
+def working(name: str, needed: str = "") -> Entry:
+    """The entry of an engine, if that works here."""
+    missing = ENGINES[name].missing
+    if missing is not None:
+        raise ValueError(f"engine {name!r}{needed} does not work here: {missing}")
+    return ENGINES[name]
 
 
-def batches(
-    name: str, problems: Sequence[Problem], precision: str = DOUBLE, record_every: int = 1
-) -> list[list[int]]:
+def batches(name: str, problems: Sequence[Problem], record_every: int = 1) -> list[list[int]]:
     """Places of problems that engine ``name`` trains side by side, batch by batch.
 
     Places that are in no batch have to be trained one by one.
@@ -173,14 +220,14 @@ def batches(
     for problem in problems:
         _check(name, problem)
     module = importlib.import_module(str(ENGINES[name].together))
-    found: list[list[int]] = module.batches(problems, precision, record_every)
+    found: list[list[int]] = module.batches(problems, record_every)
     return found
 
 
-def build_together(name: str, problems: Sequence[Problem], precision: str = DOUBLE) -> Together:
+def build_together(name: str, problems: Sequence[Problem]) -> Together:
     """The engine ``name`` for the problems of one of its batches."""
     module = importlib.import_module(str(ENGINES[name].together))
-    engine: Together = module.TogetherEngine(problems, precision)
+    engine: Together = module.TogetherEngine(problems)
     return engine
 
 
@@ -191,52 +238,39 @@ def _built(name: str, problem: Problem, threads: int | None, first_agent: int) -
     return built
 
 
-def _in_single(name: str, problem: Problem, first_agent: int) -> Engine:
-    """The engine that computes in float32."""
-    if name != "cuda":
-        raise ValueError(
-            f"precision must be {DOUBLE!r} with engine {name!r}, got {SINGLE!r}; use engine 'cuda'"
-        )
-    from fedsarsa.engines import cuda, cuda_batch
-
-    if not cuda_batch.serves(problem, SINGLE):
-        raise ValueError(
-            f"precision must be {DOUBLE!r} here, got {SINGLE!r}, which is for finite worlds, steps and the "
-            "mean of Algorithm alg, and parameters that fit into a GPU's shared memory"
-        )
-    return cuda.FiniteEngine(problem, first_agent=first_agent, precision=SINGLE)
-
-
 def automatic(problem: Problem) -> str:
-    """The engine that ``auto`` means for a problem: a GPU's where it is faster, and here."""
-    name = resolve("auto", problem.fleet)
-    lanes = problem.agents * problem.runs
-    if name != "cpu" or lanes * problem.steps < GPU_STEPS or lanes < GPU_LANES:
-        return name
-    refused = problem.server.opens or not _takes_steps(problem)
-    return name if refused or ENGINES["cuda"].missing is not None else "cuda"
+    """The engine that ``auto`` means for a problem: one that pays and works here, or that of its worlds."""
+    usual, able = resolve("auto", problem.fleet), _precise(problem)
+    for name in able:
+        entry = ENGINES[name]
+        if entry.pays(problem) and entry.refuses(problem) is None and entry.missing is None:
+            return name
+    return usual if usual in able or not able else able[0]
 
 
-def _takes_steps(problem: Problem) -> bool:
-    """Whether agents see their next transition and no other."""
-    step = problem.step
-    return not (step.windowed or step.independent) and step.sampling == OWN_CHAIN
+def _precise(problem: Problem) -> list[str]:
+    """Engines for worlds and precision of a problem."""
+    return [
+        name
+        for name, entry in ENGINES.items()
+        if isinstance(problem.fleet, entry.worlds) and problem.precision in entry.precisions
+    ]
 
 
 def _check(name: str, problem: Problem) -> None:
     """Reject what an engine cannot do, here or anywhere."""
-    missing = ENGINES[name].missing
-    if missing is not None:
-        raise ValueError(f"engine {name!r} does not work here: {missing}")
-    able = " or ".join(ONE_PLACE)
-    if name in ONE_PLACE:
-        return
-    if problem.server.opens:
-        raise ValueError(
-            f"engine must be {able} for {problem.server!r}, which sees the first sample of a round twice, "
-            f"got {name!r}; fs.servers.ControlVariates() needs it once"
-        )
-    if not _takes_steps(problem):
-        raise ValueError(
-            f"engine must be {able} for steps that see other than the agent's next transition, got {name!r}"
-        )
+    entry, precision = ENGINES[name], problem.precision
+    if precision not in entry.precisions:
+        known, others = (" or ".join(map(repr, one)) for one in (entry.precisions, _precise(problem)))
+        hint = f"; use engine {others}" if others else ""
+        raise ValueError(f"precision must be {known} with engine {name!r}, got {precision!r}{hint}")
+    needed = "" if precision == DOUBLE else f", which precision {precision!r} needs,"
+    refused = working(name, needed).refuses(problem)
+    if refused is not None:
+        able = [
+            one
+            for one, other in ENGINES.items()
+            if isinstance(problem.fleet, other.worlds) and other.refuses(problem) is None
+        ]
+        others = " or ".join(able) or "one that trains other worlds"
+        raise ValueError(f"engine must be {others} for {refused}, got {name!r}")

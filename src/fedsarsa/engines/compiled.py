@@ -26,7 +26,7 @@ from fedsarsa.federation.engine import Engine
 from fedsarsa.federation.participation import Present, taking_part
 from fedsarsa.federation.problem import Problem
 from fedsarsa.federation.rounds import drift_of, end_round
-from fedsarsa.federation.servers import COMPILED, FirstDirections, Mean, compiled_place
+from fedsarsa.federation.servers import FirstDirections, compiled_place
 from fedsarsa.federation.state import RUNNING, Episodes, State, Synchronisations
 from fedsarsa.learning import step_arrays
 from fedsarsa.learning.continuous_features import Integers
@@ -213,7 +213,7 @@ def settings_of(problem: Problem, world: NDArray[np.integer], cached: bool = Fal
 def options_of(problem: Problem) -> Options | None:
     """What a problem has beyond Algorithm ``alg``; None where that is nothing, or is not compiled."""
     step, rule = problem.step, compiled_place(problem.server) if problem.compiled_rounds else -1
-    if step.plain and (rule < 0 or COMPILED[rule] is Mean):
+    if step.plain and (rule < 0 or problem.takes_mean):
         return None
     return Options(
         rule=rule,

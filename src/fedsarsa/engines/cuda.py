@@ -1,14 +1,12 @@
 """Engines for NVIDIA GPUs, written with numba-cuda."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, ClassVar
 
 import numpy as np
 
 from fedsarsa._checks import Floats
 from fedsarsa._numba import U64
-from fedsarsa.engines import DOUBLE, cuda_device, cuda_general
+from fedsarsa.engines import cuda_general
 from fedsarsa.engines.arrays import Span
 from fedsarsa.engines.compiled import ALL, SpanEngine, lanes_of, model_of, rows_of, step_sizes_of
 from fedsarsa.engines.cuda_arrays import Federations, Records
@@ -18,18 +16,19 @@ from fedsarsa.engines.cuda_batch import (
     bring_failures,
     cells_of,
     empty_records,
+    ordered,
     unsigned,
     unsigned_failures,
 )
 from fedsarsa.engines.cuda_device import device_array, grid, to_device, to_host
-from fedsarsa.engines.cuda_general import Shape, Training
+from fedsarsa.engines.cuda_general import COLUMNS, Shape, Training
+from fedsarsa.engines.cuda_memory import fitting
 from fedsarsa.engines.cuda_server import settle_kernel, settling
 from fedsarsa.engines.general import worlds_of
 from fedsarsa.engines.general_rounds import Learners
 from fedsarsa.federation.participation import Present, taking_part
-from fedsarsa.federation.problem import Problem
+from fedsarsa.federation.problem import DOUBLE, Problem
 from fedsarsa.federation.rounds import drift_of, end_round
-from fedsarsa.federation.servers import Mean
 from fedsarsa.federation.state import RUNNING, Episodes, State, Synchronisations, first_episodes
 from fedsarsa.learning.choice import renumbered
 from fedsarsa.learning.features import Aggregation
@@ -39,26 +38,15 @@ FIRST_SPAN = 20_000_000  # agent-steps before it is known how long they take
 PART = 1024  # agents whose parameters one block sums up
 
 
-@contextmanager
-def fitting(each: int, runs: int) -> Iterator[None]:
-    """Say how many runs, of ``each`` bytes of parameters, fit into the GPU's memory where they do not."""
-    try:
-        yield
-    except Exception as error:  # what drivers raise has no class in common
-        if "OUT_OF_MEMORY" not in str(error):
-            raise
-        free, total = cuda_device.free_memory()
-        raise ValueError(
-            f"runs must fit into the GPU's memory, got {runs}: their parameters alone take "
-            f"{runs * each / 2**30:.3g} GiB, and {free / 2**30:.3g} of {total / 2**30:.3g} GiB are free; "
-            f"train fewer than {max(1, free // each)} runs at a time"
-        ) from error
-
-
 class CudaEngine(SpanEngine):
     """What both engines share."""
 
     name: ClassVar[str] = "cuda"
+
+    @property
+    def problems(self) -> list[Problem]:
+        """Those that it trains."""
+        return [self.problem]
 
     @property
     def first_steps(self) -> int:
@@ -66,30 +54,21 @@ class CudaEngine(SpanEngine):
         few = FIRST_SPAN // (self.problem.agents * self.problem.runs)
         return max(1, few, self.problem.sync_every or 1)
 
+    @fitting
     def take_steps(self, state: State, steps: int) -> Synchronisations:
         """Train every run for ``steps`` more steps, in place."""
-        with fitting(8 * self.problem.agents * self.problem.features.dim, self.problem.runs):
-            return super().take_steps(state, steps)
+        return super().take_steps(state, steps)
 
 
 class FiniteEngine(CudaEngine):
     """Trains a problem of finite worlds whose agents hold pairs, with parameters in shared memory."""
 
-    def __init__(
-        self,
-        problem: Problem,
-        threads: int | None = None,
-        first_agent: int = 0,
-        precision: str = DOUBLE,
-    ) -> None:
+    @fitting
+    def __init__(self, problem: Problem, threads: int | None = None, first_agent: int = 0) -> None:
         super().__init__(problem, threads, first_agent)
-        self.batch = Batch([self.problem], first_agent, precision)
+        self.batch = Batch([self.problem], first_agent)
 
-    @property
-    def identity(self) -> dict[str, str]:
-        """The precision, which decides a training."""
-        return self.batch.identity
-
+    @fitting
     def start(self, state: State) -> None:
         """Draw the first state of every agent, and its first action from Gamma(theta)."""
         self.batch.start([state])
@@ -111,9 +90,15 @@ class FiniteEngine(CudaEngine):
 class GeneralEngine(CudaEngine):
     """Trains a problem of any compiled world, with every option of the step, and any server rule."""
 
+    @fitting
     def __init__(self, problem: Problem, threads: int | None = None, first_agent: int = 0) -> None:
         super().__init__(problem, threads, first_agent)
         problem = self.problem
+        if problem.precision != DOUBLE:
+            raise ValueError(
+                f"precision must be {DOUBLE!r} here, got {problem.precision!r}, which is for finite worlds, "
+                "steps and the mean of Algorithm alg, and parameters that fit into a GPU's shared memory"
+            )
         self.model, self.worlds = model_of(problem), to_device(worlds_of(problem))
         self.device_model = to_device(self.model)
         model, actions = self.model, len(self.model.numbers)
@@ -127,7 +112,9 @@ class GeneralEngine(CudaEngine):
             policy=model.choice.policy,
         )
         self.kernels = cuda_general.kernels(shape)
-        self.on_device = type(problem.server) is Mean and problem.compiled_rounds
+        self.on_device = problem.takes_mean
+        # Sums of parts are faster, and differ in their last bits from sums in order.
+        self.parts = 1 if ordered(problem) else -(-problem.agents // PART)
         self.cells = to_device(cells_of([problem], first_agent))
 
     def follow(self, policy: Policy) -> None:
@@ -138,11 +125,13 @@ class GeneralEngine(CudaEngine):
             choice=self.device_model.choice._replace(parameter=float(policy.parameter))
         )
 
+    @fitting
     def start(self, state: State) -> None:
         """Begin every agent's first episode."""
         learners, failed = self._learners(state), to_device(unsigned_failures(state.failed_at))
         self._take_round(learners, to_device(np.zeros((1, 1))), failed, None, 0)
         self._bring(state, learners, theta=False)
+        self.close()
 
     def train(self, state: State, span: Span, central: Floats, drift: Floats) -> None:
         """Take all steps of a span."""
@@ -151,9 +140,8 @@ class GeneralEngine(CudaEngine):
         fresh = settles and span.begun == span.t > 0
         learners, federations = self._learners(state, empty=fresh), self._federations(state)
         sizes = to_device(step_sizes_of(problem, span).each)
-        parts = -(-problem.agents // PART)
         records = empty_records(
-            problem.runs, span.rounds if settles else 0, problem.features.dim, problem.runs * parts
+            problem.runs, span.rounds if settles else 0, problem.features.dim, problem.runs * self.parts
         )
         for k in range(span.rounds):
             if settles and (fresh or k > 0):
@@ -163,7 +151,7 @@ class GeneralEngine(CudaEngine):
             present = taking_part(problem, span.begun + k * span.steps)
             self._take_round(learners, sizes, federations.failed_at, span, k, present)
             if settles:
-                self._settle(federations, learners, records, parts, span, k)
+                self._settle(federations, learners, records, span, k)
                 continue
             before = state.central.copy()
             self._bring(state, learners, theta=True)
@@ -177,6 +165,7 @@ class GeneralEngine(CudaEngine):
             state.central[:] = to_host(federations.central)
             state.weighted_sum[:] = to_host(federations.weighted_sum)
             bring_failures(state, to_host(federations.failed_at))
+        self.close()
 
     def close(self) -> None:
         """Let go of what is held on the GPU."""
@@ -235,15 +224,14 @@ class GeneralEngine(CudaEngine):
         federations: Federations,
         learners: Learners,
         records: Records,
-        parts: int,
         span: Span,
         k: int,
     ) -> None:
         """End a round on the GPU, where the server takes the mean."""
-        problem = self.problem
+        problem, parts = self.problem, self.parts
         self.kernels.sums.launch(
-            problem.runs * parts,
-            grid(problem.features.dim)[1],
+            problem.runs * parts * -(-problem.features.dim // COLUMNS),
+            grid(1)[1],
             0,
             to_device(np.array(problem.weights)),
             federations,

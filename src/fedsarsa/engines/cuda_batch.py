@@ -12,25 +12,24 @@ from numpy.typing import NDArray
 
 from fedsarsa._checks import Floats
 from fedsarsa._numba import U64
-from fedsarsa.engines import DOUBLE, SINGLE, cuda_finite
+from fedsarsa.engines import cuda_finite
 from fedsarsa.engines.arrays import Span
 from fedsarsa.engines.compiled import step_sizes_of
 from fedsarsa.engines.cuda_arrays import RUNS, Agents, Cells, Federations, Lanes, Records, Shape
 from fedsarsa.engines.cuda_device import device_array, grid, limits, rounded, to_device, to_host
-from fedsarsa.engines.cuda_layout import fits, split_blocks, threads_for, whole_blocks
+from fedsarsa.engines.cuda_layout import fits, split_blocks, threads_for, whole_blocks, widest
 from fedsarsa.engines.cuda_server import settle_kernel, settling
-from fedsarsa.federation.problem import Problem
-from fedsarsa.federation.servers import Mean
+from fedsarsa.federation.problem import DOUBLE, SINGLE, Problem
 from fedsarsa.federation.servers.mean import average
 from fedsarsa.federation.state import RUNNING, State
 from fedsarsa.learning.features import Aggregation
 from fedsarsa.learning.finite_tables import Tables, tabulate
-from fedsarsa.learning.policies import Softmax
+from fedsarsa.learning.policies import FixedPolicy, Softmax
 
 T = TypeVar("T")
 
 
-def shape_of(problem: Problem, precision: str = DOUBLE) -> Shape:
+def shape_of(problem: Problem) -> Shape:
     """What kernels are compiled for."""
     tables, features = tables_of(problem), problem.finite_worlds[1]
     dense = not isinstance(features, Aggregation)
@@ -42,7 +41,7 @@ def shape_of(problem: Problem, precision: str = DOUBLE) -> Shape:
         cached=isinstance(problem.policy, Softmax) and not dense,
         averaged=problem.average_offset is not None,
         whole=True,
-        single=precision == SINGLE,
+        single=problem.precision == SINGLE,
     )
 
 
@@ -62,30 +61,45 @@ def bytes_each(shape: Shape, dim: int) -> int:
     return (shape.rows * dim + 1) * (4 if shape.single else 8)
 
 
-def serves(problem: Problem, precision: str = DOUBLE) -> bool:
-    """Whether agents hold pairs, take steps without options, and their mean is all that the server makes."""
+def ordered(problem: Problem) -> bool:
+    """Whether means must be summed agent by agent, as in other engines.
+
+    A last bit decides between actions that tie, unless the policy is known to be continuous. In float32 no
+    engine has the same numbers anyway.
+    """
+    return problem.precision == DOUBLE and not isinstance(problem.policy, Softmax | FixedPolicy)
+
+
+def serves(problem: Problem) -> bool:
+    """Whether agents hold pairs, take steps without options, and their mean is all that the server makes.
+
+    Federations of several blocks of threads are summed up block by block.
+    """
     if not (problem.holds_pairs and problem.step.plain and not problem.step.redraw_actions):
         return False
-    if problem.step.behaviour or not problem.compiled_rounds or type(problem.server) is not Mean:
+    if problem.step.behaviour or not problem.takes_mean:
         return False
-    return fits(limits(), bytes_each(shape_of(problem, precision), problem.features.dim))
+    each = bytes_each(shape_of(problem), problem.features.dim)
+    whole = not ordered(problem) or problem.agents <= widest(limits(), each)
+    return whole and fits(limits(), each)
 
 
 class Batch:
     """Trains problems that differ in fleets and numbers alone."""
 
-    def __init__(self, problems: Sequence[Problem], first_agent: int = 0, precision: str = DOUBLE) -> None:
+    def __init__(self, problems: Sequence[Problem], first_agent: int = 0) -> None:
         self.problems, self.first_agent = list(problems), first_agent
         first = self.problems[0]
-        self.dim, self.shape = first.features.dim, shape_of(first, precision)
+        self.dim, self.shape = first.features.dim, shape_of(first)
         tables = [tables_of(problem) for problem in self.problems]
         sizes = np.array([problem.agents for problem in self.problems])
         runs = np.array([problem.runs for problem in self.problems])
         self.cell = np.repeat(np.arange(len(sizes)), runs)
         self.edges = np.cumsum([0, *runs])
         self.first_lane = np.cumsum([0, *sizes[self.cell]])
+        each = bytes_each(self.shape, self.dim)
         self.threads = threads_for(
-            limits(), bytes_each(self.shape, self.dim), self.shape.registers, sizes[self.cell]
+            limits(), each, self.shape.registers, sizes[self.cell], whole=ordered(first)
         )
         if sizes.max() > self.threads:
             self.shape = self.shape._replace(whole=False)
@@ -131,11 +145,6 @@ class Batch:
         for kernel in (*self.kernels, settle_kernel(self.shape.averaged)):
             kernel.forget()
 
-    @property
-    def identity(self) -> dict[str, str]:
-        """The precision, which decides a training."""
-        return {"precision": SINGLE} if self.shape.single else {}
-
     def runs_of(self, place: int) -> slice:
         """The runs of a problem among those of all."""
         return slice(int(self.edges[place]), int(self.edges[place + 1]))
@@ -179,6 +188,7 @@ class Batch:
             *grid(len(owner)), 0, self.tables, self.cells, self.agents, federations, lanes, owner
         )
         self._bring_pairs(states, lanes)
+        self.close()
 
     def _bring_pairs(self, states: Sequence[State], lanes: Lanes) -> None:
         for name in ("states", "actions"):
@@ -255,6 +265,7 @@ class Batch:
                 )
         self._bring_pairs(states, lanes)
         self._bring(states, federations, lanes, span)
+        self.close()
         return to_host(records.central), to_host(records.drift)
 
     def _step_sizes(self, span: Span) -> tuple[Any, int]:

@@ -17,6 +17,7 @@ from fedsarsa._numba import SIMULATED, DeviceBuild, building, in_single
 T = TypeVar("T")
 
 DOUBLE = DeviceBuild()
+NO_GPU = "there is no NVIDIA GPU here"
 STATIC_SHARED = 48 * 1024  # bytes of shared memory that kernels may use without asking
 
 
@@ -38,21 +39,62 @@ def missing() -> str | None:
     if not hasattr(np, "row_stack"):
         return f"numba-cuda does not know NumPy {np.__version__}: pip install 'numpy<2.5'"
     from numba import cuda
+    from numba.cuda.cudadrv.driver import driver
 
     try:
-        found = len(cuda.gpus)
+        found, theirs = driver.get_device_count(), driver.get_version()
     except Exception as error:  # what drivers raise has no class in common
-        first = " ".join(str(error).split()).strip(" :") or type(error).__name__
-        return f"the NVIDIA driver does not answer: {first}"
-    return None if found else "there is no NVIDIA GPU here"
+        return _unanswered(" ".join(str(error).split()).strip(" :") or type(error).__name__)
+    if not found:
+        return NO_GPU
+    try:
+        ours = cuda.runtime.get_version()
+    except Exception:  # nor has what is raised where a library is missing
+        return f"CUDA's compiler is not installed: pip install 'numba-cuda[cu{theirs[0]}]'"
+    if theirs[0] < ours[0]:
+        known, wanted = (".".join(map(str, version)) for version in (theirs, ours))
+        return (
+            f"the NVIDIA driver knows CUDA {known}, and {wanted} is installed: update the driver, or install "
+            f"CUDA packages of version {theirs[0]}"
+        )
+    return None
+
+
+def _unanswered(why: str) -> str:
+    """What is wrong with a driver that does not answer, in a few words."""
+    if "driver library cannot be found" in why:
+        return "there is no NVIDIA driver here"
+    if "NO_DEVICE" in why:
+        return NO_GPU
+    return f"the NVIDIA driver does not answer: {why.partition('. ')[0]}"
+
+
+def context() -> Any:
+    """CUDA's context of this process, without which nothing is asked of the GPU or kept there."""
+    from numba import cuda
+
+    try:
+        return cuda.current_context()
+    except Exception as error:
+        if "OUT_OF_MEMORY" not in str(error):
+            raise
+        raise ValueError(
+            "the GPU's memory must have room for CUDA itself; other processes hold it"
+        ) from error
 
 
 def free_memory() -> tuple[int, int]:
     """Bytes of the GPU's memory that are free, and all of them."""
-    from numba import cuda
-
-    memory = cuda.current_context().get_memory_info()
+    memory = context().get_memory_info()
     return memory.free, memory.total
+
+
+def own_memory() -> int:
+    """Bytes of the GPU's memory that arrays of this process take."""
+    if SIMULATED:
+        return 0
+    arrays = getattr(context().memory_manager, "allocations", {})  # others' managers may not say
+    return sum(one.size for one in arrays.values())
 
 
 @functools.cache
@@ -60,9 +102,7 @@ def limits() -> Limits:
     """Those of the present device."""
     if SIMULATED:
         return Limits(2, shared=2**16, threads=64, registers=2**16, block_shared=2**16, block_threads=32)
-    from numba import cuda
-
-    device = cuda.get_current_device()
+    device = context().device
     return Limits(
         multiprocessors=device.MULTIPROCESSOR_COUNT,
         shared=device.MAX_SHARED_MEMORY_PER_MULTIPROCESSOR,

@@ -25,6 +25,8 @@ from fedsarsa.learning import bases, choice, local_step, random
 from fedsarsa.learning.step_arrays import Model, Moment, StepWorkspace
 from fedsarsa.worlds.control import dynamics
 
+COLUMNS, ROWS = 32, 64  # parameters that a block sums up, and agents whose are read at a time
+
 
 class Shape(NamedTuple):
     """What kernels are compiled for: sizes of what a thread works in; numbers of world, basis and policy."""
@@ -147,26 +149,41 @@ def kernels(shape: Shape) -> Kernels:
         parts: int,
         records: Records,
     ) -> None:
-        """The sums of a part of a federation's agents; a block for each, its threads for their parameters."""
-        block = cuda.blockIdx.x
+        """The sums of a part of a federation's agents in their order; a block for each, and some parameters.
+
+        Its threads read the parameters of some agents side by side, and the first of them add these up.
+        """
+        read = cuda.shared.array((ROWS, COLUMNS), types.float64)
         agents, dim = len(weights), theta.shape[1]
+        groups = (dim + COLUMNS - 1) // COLUMNS
+        block, group = cuda.blockIdx.x // groups, cuda.blockIdx.x % groups
+        row, column = cuda.threadIdx.x // COLUMNS, cuda.threadIdx.x % COLUMNS
         run, part = block // parts, block % parts
         low, high = agents * part // parts, agents * (part + 1) // parts
-        j = cuda.threadIdx.x
-        while j < dim:
-            before = federations.central[run, j]
-            total, squares, gain = 0.0, 0.0, 0.0
-            for i in range(low, high):
-                lane, weight = run * agents + i, weights[i]
-                total += weight * theta[lane, j]
-                squares += weight * (theta[lane, j] - before) ** 2
-                if progress.shape[1] > 0:
-                    gain += weight * progress[lane, j]
-                    progress[lane, j] = 0.0
+        j = group * COLUMNS + column
+        before = federations.central[run, j] if j < dim else 0.0
+        total, squares, gain = 0.0, 0.0, 0.0
+        while low < high:
+            end = min(low + ROWS, high)
+            i = low + row
+            while i < end and j < dim:
+                read[i - low, column] = theta[run * agents + i, j]
+                i += cuda.blockDim.x // COLUMNS
+            cuda.syncthreads()
+            if row == 0 and j < dim:
+                for i in range(low, end):
+                    weight, value = weights[i], read[i - low, column]
+                    total += weight * value
+                    squares += weight * (value - before) ** 2
+                    if progress.shape[1] > 0:
+                        gain += weight * progress[run * agents + i, j]
+                        progress[run * agents + i, j] = 0.0
+            cuda.syncthreads()
+            low = end
+        if row == 0 and j < dim:
             records.parts[block, 0, j] = total
             records.parts[block, 1, j] = squares
             records.parts[block, 2, j] = gain
-            j += cuda.blockDim.x
 
     return Kernels(
         DeviceKernel(broadcast),

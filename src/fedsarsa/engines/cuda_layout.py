@@ -44,23 +44,39 @@ def split_blocks(agents: NDArray[np.int64], threads: int) -> tuple[Blocks, NDArr
     return blocks, owned.astype(np.uint64)
 
 
-def threads_for(limits: Limits, bytes_each: int, registers: int, agents: NDArray[np.int64]) -> int:
-    """Threads of a block: those with which the busiest multiprocessor has the fewest to run."""
+def at_once(limits: Limits, shared: int, registers: int, threads: int) -> int:
+    """How many blocks of ``threads``, with bytes of memory and registers a thread, a multiprocessor runs."""
+    return min(
+        limits.shared // (shared + RESERVED),
+        limits.registers // (registers * threads),
+        limits.threads // threads,
+        MOST_BLOCKS,
+    )
+
+
+def widest(limits: Limits, bytes_each: int) -> int:
+    """The most threads of a block that have so much shared memory each."""
+    most = min((limits.block_shared - RESERVED) // bytes_each, limits.block_threads, LARGEST)
+    return most // WARP * WARP
+
+
+def threads_for(
+    limits: Limits, bytes_each: int, registers: int, agents: NDArray[np.int64], whole: bool = False
+) -> int:
+    """Threads of a block: those with which the busiest multiprocessor has the fewest to run.
+
+    If federations must be ``whole``, they are at least as many as the agents of any.
+    """
 
     def cost(threads: int) -> tuple[float, int]:
-        at_once = min(
-            limits.shared // (bytes_each * threads + RESERVED),
-            limits.registers // (registers * threads),
-            limits.threads // threads,
-            MOST_BLOCKS,
-        )
+        resident = at_once(limits, bytes_each * threads, registers, threads)
         sizes, counts = np.unique(agents, return_counts=True)
         apart = np.where(sizes > threads, counts * -(-sizes // threads), 0)
-        together = np.where(sizes <= threads, -(-counts // np.clip(threads // sizes, 1, MOST_FEDERATIONS)), 0)
-        blocks = int((apart + together).sum())
+        packed = np.where(sizes <= threads, -(-counts // np.clip(threads // sizes, 1, MOST_FEDERATIONS)), 0)
+        blocks = int((apart + packed).sum())
         busiest = -(-blocks // limits.multiprocessors)
-        waves = -(-busiest // max(at_once, 1))
-        return (busiest if waves == 1 else waves * at_once) * threads, -threads
+        waves = -(-busiest // max(resident, 1))
+        return (busiest if waves == 1 else waves * resident) * threads, -threads
 
-    most = min((limits.block_shared - RESERVED) // bytes_each, limits.block_threads, LARGEST)
-    return min(range(WARP, most // WARP * WARP + 1, WARP), key=cost)
+    fewest = -(-int(agents.max()) // WARP) * WARP if whole else WARP
+    return min(range(fewest, widest(limits, bytes_each) + 1, WARP), key=cost)

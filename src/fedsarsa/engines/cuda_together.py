@@ -5,15 +5,14 @@ from typing import Any
 
 import numpy as np
 
-from fedsarsa.engines import DOUBLE, cuda_batch, cuda_device
+from fedsarsa.engines import cuda_batch, cuda_device
 from fedsarsa.engines.compiled import finish_span, span_of
-from fedsarsa.engines.cuda import FIRST_SPAN, fitting
+from fedsarsa.engines.cuda import FIRST_SPAN
 from fedsarsa.engines.cuda_batch import Batch
+from fedsarsa.engines.cuda_memory import SHARE, fitting, run_bytes, world_bytes
 from fedsarsa.federation.problem import Problem
 from fedsarsa.federation.state import State, Synchronisations
 from fedsarsa.federation.training import MOST_RECORDED, recorded_numbers
-
-SHARE = 0.8  # of the GPU's free memory that a batch may fill; records and step sizes need some, too
 
 
 class TogetherEngine:
@@ -21,36 +20,32 @@ class TogetherEngine:
 
     name = "cuda"
 
-    def __init__(self, problems: Sequence[Problem], precision: str = DOUBLE) -> None:
-        self.batch = Batch(problems, precision=precision)
+    @fitting
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        self.problems = problems
+        self.batch = Batch(problems)
 
     @property
     def first_steps(self) -> int:
         """Steps to take at first, before it is known how long they take."""
         lanes = int(self.batch.first_lane[-1])
-        return max(1, FIRST_SPAN // lanes, self.batch.problems[0].sync_every or 1)
+        return max(1, FIRST_SPAN // lanes, self.problems[0].sync_every or 1)
 
-    @property
-    def identity(self) -> dict[str, str]:
-        """The precision, which decides a training."""
-        return self.batch.identity
-
+    @fitting
     def start(self, states: Sequence[State]) -> None:
         """Draw the first state of every agent, and its first action from Gamma(theta)."""
         self.batch.start(states)
 
+    @fitting
     def advance(self, states: Sequence[State], steps: int, record_every: int) -> list[Synchronisations]:
         """Train every run of every problem for ``steps`` more steps, in place.
 
         Of all synchronisations of the training every ``record_every``-th is recorded.
         """
-        problems = self.batch.problems
-        span = span_of(problems[0], states[0].t, steps)
-        each, runs = 8 * problems[-1].agents * self.batch.dim, len(self.batch.cell)  # the largest
-        with fitting(each, runs):
-            central, drift = self.batch.train(states, span, record_every)
+        span = span_of(self.problems[0], states[0].t, steps)
+        central, drift = self.batch.train(states, span, record_every)
         seen = []
-        for place, (problem, state) in enumerate(zip(problems, states, strict=True)):
+        for place, (problem, state) in enumerate(zip(self.problems, states, strict=True)):
             finish_span(problem, state, span, steps)
             own = self.batch.runs_of(place)
             seen.append(Synchronisations(central[own], drift[own]))
@@ -61,7 +56,7 @@ class TogetherEngine:
         self.batch.close()
 
 
-def batches(problems: Sequence[Problem], precision: str = DOUBLE, record_every: int = 1) -> list[list[int]]:
+def batches(problems: Sequence[Problem], record_every: int = 1) -> list[list[int]]:
     """Places of problems that are trained side by side, batch by batch.
 
     Problems of a batch have what kernels are compiled for in common, and their tables but for worlds; they
@@ -71,8 +66,8 @@ def batches(problems: Sequence[Problem], precision: str = DOUBLE, record_every: 
     """
     alike: dict[tuple[Any, ...], list[int]] = {}
     for place, problem in enumerate(problems):
-        if problem.at_step(0) is problem and cuda_batch.serves(problem, precision):
-            alike.setdefault(_common(problem, precision), []).append(place)
+        if problem.at_step(0) is problem and cuda_batch.serves(problem):
+            alike.setdefault(_common(problem), []).append(place)
     room = np.array([SHARE * cuda_device.free_memory()[0], MOST_RECORDED])
     found = []
     for places in alike.values():
@@ -91,9 +86,9 @@ def batches(problems: Sequence[Problem], precision: str = DOUBLE, record_every: 
     return found
 
 
-def _common(problem: Problem, precision: str) -> tuple[Any, ...]:
+def _common(problem: Problem) -> tuple[Any, ...]:
     """What a problem must share with others beside which it is trained."""
-    shape, tables = cuda_batch.shape_of(problem, precision), cuda_batch.tables_of(problem)
+    shape, tables = cuda_batch.shape_of(problem), cuda_batch.tables_of(problem)
     worlds = tables.worlds
     strides = worlds.states, worlds.reward_state, worlds.reward_action, worlds.reward_next
     choice = tables.choice._replace(parameter=0.0)
@@ -109,7 +104,4 @@ def _hashable(item: Any) -> Any:
 
 def _bytes(problem: Problem) -> int:
     """About what a problem takes of the GPU's memory, records left out."""
-    worlds, dim = cuda_batch.tables_of(problem).worlds, problem.features.dim
-    kept = 1 + (problem.average_offset is not None)
-    lanes = problem.runs * problem.agents * (8 * dim * kept + 8)
-    return worlds.alias.nbytes + worlds.reward.nbytes + lanes + 32 * problem.agents
+    return world_bytes(problem) + problem.runs * run_bytes(problem)

@@ -31,13 +31,16 @@ def train(sweep: Sweep, address: str, report: Report = silent) -> None:
     """
     missing = [cell for cell in sweep.grid.cells if sweep.history(cell) is None]
     for cell in missing:
-        if cell.config.training.engine == "ray":
-            raise ValueError(f"cell with {cell}: training.engine must be for one core with --ray, got 'ray'")
+        engine = cell.config.training.engine
+        if engines.entry_of(engine).cluster:
+            raise ValueError(
+                f"cell with {cell}: training.engine must be for one core with --ray, got {engine!r}"
+            )
     connect(address)
     cluster: Any = ray
     for cell in missing:
-        if engines.gpus(cell.config.training.engine) > cluster.cluster_resources().get("GPU", 0):
-            engine = cell.config.training.engine
+        engine = cell.config.training.engine
+        if engines.entry_of(engine).gpus > cluster.cluster_resources().get("GPU", 0):
             raise ValueError(f"cell with {cell}: engine {engine!r} needs a GPU, and the cluster has none")
     report(cells=len(sweep.grid.cells) - len(missing))
     task: Any = ray.remote(num_cpus=1, max_retries=RETRIES)(_train)
@@ -45,7 +48,7 @@ def train(sweep: Sweep, address: str, report: Report = silent) -> None:
     with held_interrupt() as pressed:
         order = sorted(missing, key=lambda cell: -cell.work)
         calls: dict[Any, Cell] = {
-            task.options(num_gpus=engines.gpus(cell.config.training.engine)).remote(
+            task.options(num_gpus=engines.entry_of(cell.config.training.engine).gpus).remote(
                 cell, folder, __version__
             ): cell
             for cell in order

@@ -87,7 +87,7 @@ def run(
     cells = sweep.grid.cells
     threads = threads or cells[0].config.training.threads or available_cores()
     # Those that share a GPU take turns.
-    shared = any(engines.gpus(cell.config.training.engine) for cell in cells)
+    shared = any(engines.entry_of(cell.config.training.engine).gpus for cell in cells)
     workers = 1 if shared else min(threads, len(cells))
 
     def work(cell: Cell) -> T:
@@ -118,7 +118,7 @@ def train_together(sweep: Sweep, report: Report) -> None:
     waiting = [
         cell
         for cell in sweep.grid.cells
-        if engines.together(cell.config.training.engine)
+        if engines.entry_of(cell.config.training.engine).together is not None
         and isinstance(cell.algorithm, PREPARES)
         and not sweep.store.checkpoint(cell.number).exists()
         and sweep.history(cell) is None

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from fedsarsa import _netcdf
 from fedsarsa._checks import Floats
-from fedsarsa.federation.problem import Problem
+from fedsarsa.federation.problem import DOUBLE, Problem
 from fedsarsa.federation.state import Episodes, State, Synchronisations
 from fedsarsa.learning.continuous_features import BoxMap
 from fedsarsa.learning.features import FeatureMap
@@ -45,8 +45,8 @@ BINNED = ("episodes", "returns", "lengths", "steps", "rewards")  # what agents h
 def fingerprint(problem: Problem, engine: str, theta0: Floats, record_every: int) -> Fingerprint:
     """All that decides a training and the state of its engine, except for how many steps it has.
 
-    Where theta-tilde is kept, engines gather it in different ways, round by round: a training that ended
-    within a round cannot be extended.
+    Where theta-tilde is kept, engines gather it in different ways, round by round. A training that ended
+    within a round cannot be extended, and one that stands within a round goes on with the same engine.
     """
     step, every = problem.step, problem.sync_every
     mark = {
@@ -65,6 +65,8 @@ def fingerprint(problem: Problem, engine: str, theta0: Floats, record_every: int
     }
     if problem.partial or problem.faults.liars:
         mark |= {"participation and faults": _words(problem.asked, problem.faults)}
+    if problem.precision != DOUBLE:
+        mark |= {"precision": problem.precision}
     if problem.average_offset is not None:
         whole = every is not None and problem.steps % every == 0
         mark |= {"engine": engine, "steps": "whole rounds" if whole else _words(problem.steps)}
@@ -183,16 +185,24 @@ def load(path: Path, mark: Fingerprint, problem: Problem, records: Synchronisati
     It may be one of fewer steps, which resumes; its bins of time are then put together.
     """
     data = _netcdf.read(path, KIND, (*ARRAYS, "fingerprint", "t", "steps", "reports"))
-    different = differences(json.loads(data.attrs["fingerprint"]), mark)
+    known, t = json.loads(data.attrs["fingerprint"]), int(data.attrs["t"])
+    theirs, ours = known.pop("engine", None), mark.get("engine")
+    different = differences(known, {name: words for name, words in mark.items() if name != "engine"})
+    within = t % (problem.sync_every or problem.steps) and t < data.attrs["steps"]
+    if theirs != ours and within and not different:
+        raise ValueError(
+            f"{path}: expected a checkpoint of engine {ours!r}, got one of {theirs!r} after {t} steps, "
+            f"inside a round, where engines sum up theta-tilde in other ways; go on with engine {theirs!r}"
+        )
     if different:
         raise ValueError(
             f"{path}: expected a checkpoint of this training, got one of another ({different}); "
             "remove it or choose another place"
         )
-    if data.attrs["t"] > problem.steps:
+    if t > problem.steps:
         raise ValueError(
-            f"{path}: expected a checkpoint of at most {problem.steps} steps, got one after "
-            f"{data.attrs['t']}; ask for more steps, remove it or choose another place"
+            f"{path}: expected a checkpoint of at most {problem.steps} steps, got one after {t}; "
+            "ask for more steps, remove it or choose another place"
         )
     known = data.sizes["record"]
     records.central[:, :known], records.drift[:, :known] = data["central"].values, data["drift"].values
@@ -207,7 +217,7 @@ def load(path: Path, mark: Fingerprint, problem: Problem, records: Synchronisati
             name: _put_together(held[name], int(data.attrs["steps"]), problem) for name in BINNED if held
         }
     return State(
-        t=int(data.attrs["t"]),
+        t=t,
         theta=data["theta"].values,
         states=data["states"].values,
         actions=data["actions"].values,

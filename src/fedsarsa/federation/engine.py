@@ -94,10 +94,6 @@ class Together(Protocol):
     def first_steps(self) -> int:
         """Steps to take at first, before it is known how long they take."""
 
-    @property
-    def identity(self) -> dict[str, str]:
-        """What decides a training besides its problem, by name, in words."""
-
     def start(self, states: Sequence[State]) -> None:
         """Draw the first state of every agent of all problems, and its first action."""
 

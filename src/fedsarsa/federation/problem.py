@@ -20,6 +20,7 @@ from fedsarsa.worlds.contract import AnyFleet as AnyFleet
 from fedsarsa.worlds.fleet import Fleet
 
 MOST_STEPS = 10**14  # per agent: years of computing, and far from what 64 bits can count
+DOUBLE, SINGLE = PRECISIONS = ("float64", "float32")
 BINS = 200  # stretches of time in which episodes are summed up
 
 
@@ -53,6 +54,8 @@ class Problem:
         What goes wrong with them.
     stage : int
         For how many steps the policy keeps its number, where that follows a schedule.
+    precision : {"float64", "float32"}
+        Of the numbers that are computed.
     """
 
     fleet: AnyFleet
@@ -73,6 +76,7 @@ class Problem:
     asked: int | None = None
     faults: Faults = NO_FAULTS
     stage: int = HELD
+    precision: str = DOUBLE
 
     def at_step(self, t: int) -> "Problem":
         """The problem with the policy's number of step ``t``; itself, unless that follows a schedule."""
@@ -113,6 +117,12 @@ class Problem:
     def compiled_rounds(self) -> bool:
         """Whether rounds end with a rule that engines compile into them, and with what all agents learned."""
         return servers.compiled_place(self.server) >= 0 and not self.partial and not self.faults.liars
+
+    @property
+    def takes_mean(self) -> bool:
+        """Whether rounds end with the mean of what all agents learned, and no other rule."""
+        place = servers.compiled_place(self.server)
+        return self.compiled_rounds and servers.COMPILED[place] is servers.Mean
 
     @property
     def weights(self) -> Floats:

@@ -159,8 +159,8 @@ def train_together(
 ) -> list[tuple[State, Synchronisations]]:
     """Train problems side by side that have rounds of one length and as many steps.
 
-    ``report`` gets how many agent-steps are done since it was last called. After Ctrl-C, ``paths`` have the
-    checkpoints of all problems, from which each can resume alone.
+    ``report`` gets how many agent-steps are done since it was last called. After Ctrl-C, ``paths``, if given,
+    have the checkpoints of all problems, from which each can resume alone.
     """
     first, numbers = problems[0], sum(problem.runs for problem in problems) * problems[0].features.dim
     lanes = sum(problem.runs * problem.agents for problem in problems)
@@ -182,8 +182,8 @@ def train_together(
             report(length * lanes)
             span = adapted(span, time.monotonic() - begun)
     if t < first.steps:
-        for problem, start, state, kept, path in zip(problems, starts, states, records, paths, strict=True):
-            mark = checkpoint.fingerprint(problem, engine.name, start, record_every) | engine.identity
+        for problem, start, state, kept, path in zip(problems, starts, states, records, paths, strict=False):
+            mark = checkpoint.fingerprint(problem, engine.name, start, record_every)
             checkpoint.save(path, mark, state, kept, known, problem.steps)
         raise Interrupted(f"interrupted after {t} of {first.steps} steps")
     return list(zip(states, records, strict=True))

@@ -4,9 +4,10 @@ import inspect
 import itertools
 import math
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -23,7 +24,28 @@ from fedsarsa.worlds.fleet import Fleet
 KIND = "leaderboard cell"
 TUNING = 1_000_003  # added to the seed of runs on which settings are chosen
 ROUNDING = 1e-9  # share of a return that an exact one may be off
+Setting = tuple[float, float | None]  # step size and temperature
 OWN, FEDERATED, AGENTS = ERRORS = ("own_error", "federated_error", "agents_error")
+
+
+class Training(NamedTuple):
+    """A training that a cell needs; of its rounds the last is recorded alone."""
+
+    method: Method
+    fleet: Fleet
+    steps: int
+    runs: int
+    seed: int
+
+    def history(self) -> History:
+        """What it gives, on one thread."""
+        return self.method.train(
+            self.fleet, steps=self.steps, runs=self.runs, seed=self.seed, threads=1, record_every=self.steps
+        )
+
+
+# Yields trainings that do not need each other, is sent their histories, and returns numbers to be stored.
+Stages = Generator[list[Training], Iterable[History], xr.Dataset]
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,11 +69,15 @@ class Cell:
 
     def measured(self, scale: Scale, seed: int) -> xr.Dataset:
         """The cell's numbers, to be stored."""
+        return one_by_one(self.stages(scale, seed))
+
+    def stages(self, scale: Scale, seed: int) -> Stages:
+        """The same, where the trainings are somebody else's work."""
         if self.entry is None:
             found = yardsticks(self.ground, self.board, scale, seed)
         else:
             try:
-                found = trained(self.ground, self.board, self.entry, scale, seed)
+                found = yield from stages(self.ground, self.board, self.entry, scale, seed)
             except ValueError as error:  # a method that cannot take these worlds says why
                 found = xr.Dataset(attrs={"refused": str(error)})
             except Exception as error:
@@ -92,26 +118,53 @@ def own_points(ground: Ground) -> Floats:
     return np.array([known[place] for place in fleet.world_of])
 
 
+def one_by_one(stages: Stages) -> xr.Dataset:
+    """What stages return, with their trainings one after another."""
+    try:
+        wanted = next(stages)
+        while True:
+            wanted = stages.send(one.history() for one in wanted)
+    except StopIteration as end:
+        found: xr.Dataset = end.value
+        return found
+
+
 def trained(ground: Ground, board: str, entry: Entry, scale: Scale, seed: int) -> xr.Dataset:
     """Choose step size and temperature on runs of their own, and measure others with the best ones."""
-    measure = returns if board == CONTROL else errors
+    return one_by_one(stages(ground, board, entry, scale, seed))
+
+
+def methods(ground: Ground, entry: Entry, scale: Scale) -> dict[Setting, Method]:
+    """The entry's method with every step size and temperature that it takes."""
     grid = itertools.product(scale.step_sizes, scale.temperatures if entry.acts else (None,))
-    settings = list(grid) if "step_size" in entry.names else [(math.nan, None)]
-    worth: dict[tuple[float, float | None], float] = {}
+    found: dict[Setting, Method] = {}
     refusal: ValueError | None = None
-    for setting in settings if len(settings) > 1 else ():
+    for setting in grid if "step_size" in entry.names else [(math.nan, None)]:
         try:
-            method = entry.method(ground, *setting)
+            found[setting] = entry.method(ground, *setting)
         except ValueError as error:  # a step size that the method does not take
             refusal = error
-            continue
-        history = train(method, ground, board, scale, scale.tuning_runs, seed + TUNING)
-        worth[setting] = _worth(measure(method, history, ground), board)
-    if len(settings) > 1 and not worth and refusal is not None:
+    if refusal is not None and not found:
         raise refusal
-    chosen = max(worth, key=lambda one: worth[one]) if worth else settings[0]
-    method = entry.method(ground, *chosen)
-    history = train(method, ground, board, scale, scale.runs, seed)
+    return found
+
+
+def stages(ground: Ground, board: str, entry: Entry, scale: Scale, seed: int) -> Stages:
+    """As `trained`: first the runs on which settings are chosen, then those that are measured."""
+    measure = returns if board == CONTROL else errors
+    known = methods(ground, entry, scale)
+    worth = dict.fromkeys(known, 0.0)
+    if len(known) > 1:
+        tuning = [
+            training(method, ground, board, scale, scale.tuning_runs, seed + TUNING)
+            for method in known.values()
+        ]
+        histories = yield tuning
+        for (setting, method), history in zip(known.items(), histories, strict=True):
+            worth[setting] = _worth(measure(method, history, ground), board)
+    chosen = max(worth, key=lambda one: worth[one])
+    method = known[chosen]
+    (history,) = yield [training(method, ground, board, scale, scale.runs, seed)]
     found = measure(method, history, ground)
     up, _, per = method.communication(history.final.sizes["d"], len(ground.fleet))
     steps = history.settings["steps"]
@@ -128,14 +181,14 @@ def trained(ground: Ground, board: str, entry: Entry, scale: Scale, seed: int) -
     )
 
 
-def train(method: Method, ground: Ground, board: str, scale: Scale, runs: int, seed: int) -> History:
-    """Train a method within the budget; of its rounds the last is recorded alone."""
+def training(method: Method, ground: Ground, board: str, scale: Scale, runs: int, seed: int) -> Training:
+    """The training of a method within the budget."""
     steps = _budget(board, scale)
     if method.knows == "worlds":
         steps = min(scale.planning_steps, ground.planning_steps)
     elif method.knows == "simulator":
         steps = max(1, steps // _samples(method, 1, ground.fleet))
-    return method.train(ground.fleet, steps=steps, runs=runs, seed=seed, threads=1, record_every=steps)
+    return Training(method, ground.fleet, steps, runs, seed)
 
 
 def returns(method: Method, history: History, ground: Ground) -> xr.Dataset:
