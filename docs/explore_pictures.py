@@ -15,11 +15,19 @@ from pathlib import Path
 from PIL import Image
 from playwright.sync_api import Page, sync_playwright
 
+from fedsarsa.explore.page import BLUE, GREEN, GREY, ORANGE, RED, SKY
+
 FIGURES = Path(__file__).parent / "figures"
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 PATIENCE = 180_000  # milliseconds
-SECONDS, LAST = 0.9, 5.0  # that a picture of the animation is shown, and the last one
-TITLES = ("Error of the central parameter", "Who gains by federating", "Where parameters settle")
+SECONDS, LAST = 1.0, 5.0  # that a picture of the animation is shown, and the last one: 20 seconds in all
+TITLES = (
+    "Error of the central parameter",
+    "Who gains by federating",
+    "Where parameters settle",
+    "What the policies are worth, exactly",
+)
+SAID = "By theory agent 0 gains by federating"
 DRAWN = """title => Bokeh.documents.flatMap(one => [...one.all_models])
     .filter(model => model.type === "Figure" && model.title.text === title)
     .flatMap(model => model.renderers).map(one => one.data_source.get_length())"""
@@ -74,18 +82,24 @@ def control(page: Page, address: str) -> None:
 
 def animation(page: Page, address: str) -> None:
     """Heterogeneity of kernels and rewards on sliders, then what theory says."""
-    page.goto(f"{address}federation?fleet.agents=10&fleet.eps_p=0.0&fleet.eps_r=0.0")
-    drawn(page, TITLES[0], slice(1, 2))
-    shots = [page.screenshot()]
-    for slider in (1, 2):
-        for _ in range(7):
-            page.locator(".noUi-handle").nth(slider).focus()
+    page.goto(f"{address}federation?fleet.agents=10&fleet.seed=1&fleet.eps_p=0.0&fleet.eps_r=0.0")
+    shots = [settled(page)]
+    for name in ("kernels differ by eps_p", "rewards differ by eps_r"):
+        for step in range(7):
+            page.get_by_label(name).focus()
             page.keyboard.press("ArrowRight")
-            page.wait_for_timeout(1500)
-            shots.append(page.screenshot())
+            key = name.rpartition(" ")[2]
+            page.wait_for_url(f"**fleet.{key}={0.05 * (step + 1):.2g}&**")
+            shots.append(settled(page))
+    page.evaluate("document.activeElement.blur()")
     shots.append(settled(page))
     frames = [Image.open(io.BytesIO(shot)).convert("RGB").resize((868, 532)) for shot in shots]
-    few = [frame.quantize(48, dither=Image.Dither.NONE) for frame in frames]
+    # One palette for all frames: of the last one, with as much of every colour as small marks need.
+    every = frames[-1].copy()
+    for place, colour in enumerate((BLUE, SKY, ORANGE, GREEN, RED, GREY)):
+        every.paste(colour, (60 * place, 0, 60 * place + 60, 60))
+    palette = every.quantize(128, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
+    few = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in frames]
     times = [round(1000 * SECONDS)] * (len(few) - 1) + [round(1000 * LAST)]
     few[0].save(
         FIGURES / "explore.gif", save_all=True, append_images=few[1:], duration=times, loop=0, optimize=True
@@ -106,8 +120,8 @@ def settled(page: Page) -> bytes:
     """A picture, once everything is drawn."""
     for title in TITLES:
         drawn(page, title)
-    page.get_by_text("gent 0").first.wait_for()
-    page.wait_for_timeout(3000)
+    page.get_by_text(SAID).first.wait_for()
+    page.wait_for_timeout(1000)
     return page.screenshot()
 
 

@@ -87,6 +87,7 @@ function named(one) {
 }
 window.controls = inside(document).filter(one =>
     one.matches("a[href], button, select, input, textarea, .noUi-handle, .card-header, .bk-btn")
+    && !one.closest(".slick-viewport, .slick-header")  // a grid is one stop; arrows move within it
     && one.checkVisibility({visibilityProperty: true, opacityProperty: true}) && !one.disabled)
 window.reached = new Set()
 """

@@ -84,6 +84,10 @@ def test_wrong_values_are_blamed_on_their_control_in_the_words_of_the_command_li
             "algorithm.policy.temperature={kind=%22linear%22,start=9.0,end=1.0,steps=50}",
             "address: algorithm.policy.temperature: expected a number, a word or a list, got { kind",
         ),
+        (
+            "algorithm.policy.eps=0.5",
+            "address: algorithm.policy.eps: expected algorithm.policy.kind = epsilon-greedy, got softmax",
+        ),
         ("algorithm.features.file=x.npy", "address: algorithm.features.file: unknown key"),
         (
             "algorithm.features.kind=tabular",

@@ -1,6 +1,7 @@
 """The page in Chromium: what is drawn is what training and theory say, and the address restores it."""
 
 import csv
+import itertools
 import shutil
 import urllib.error
 import urllib.request
@@ -11,7 +12,10 @@ import numpy as np
 import pytest
 
 import fedsarsa as fs
-from fedsarsa.experiments import grid, sweep
+from fedsarsa.experiments import grid, plots, sweep
+from fedsarsa.experiments.leaderboard import tables
+from fedsarsa.experiments.leaderboard.entries import BLOCKS, CONTROL
+from fedsarsa.experiments.statistics import Estimate
 from fedsarsa.explore import drawn_worlds
 from fedsarsa.explore.control_measurements import Learned, play, value_map
 from tests.browser import needs_a_browser
@@ -27,14 +31,21 @@ LEARNING, VALUES = "Learning curves", "Value of the best action, first run"
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A sweep of two cells, trained; the second is kept beside its folder."""
+    """A reproduction with a claim, and its sweep of two cells; the second is kept beside its folder."""
     path = tmp_path_factory.mktemp("results")
     small = "fleet = { agents = 2, states = 10, actions = 10 }\ntraining = { steps = 40, runs = 2 }\n"
     (path / "sweep.toml").write_text(small + "sweep.fleet.eps_r = [0.0, 0.5]")
     with sweep.opened(grid.load(path / "sweep.toml"), path / "sweep") as work:
         sweep.run(work, lambda cell, history: None)
     (path / "sweep/0001.nc").rename(path / "0001.nc")
-    return path / "sweep"
+    whole = path / "published"
+    (whole / "cells").mkdir(parents=True)
+    (path / "sweep").rename(whole / "cells/small")
+    (whole / "identity.json").write_text('{"seed": 0, "scale": {}}')
+    plots.save(plots.panels("what was found", 1)[0], whole, "small")
+    rows = "claim,where,quantity,value,low,high,verdict,detail,figure\n"
+    (whole / "claims.csv").write_text(rows + "it falls,sec:a,slope,1.0,0.9,1.1,holds,,small\n")
+    return whole
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +127,17 @@ def test_downloads_and_copies_hold_the_numbers(page, tmp_path):
         page.get_by_text("CSV", exact=True).click()
     rows = list(csv.DictReader(coming.value.path().read_text().splitlines()))
     assert np.allclose([float(row["error"]) for row in rows], columns(page, CURVE)[1]["error"])
+    for name in ("PNG", "SVG", "netCDF"):
+        with page.expect_download() as coming:
+            page.get_by_text(name, exact=True).click()
+        coming.value.save_as(tmp_path / name)
+    assert (tmp_path / "PNG").read_bytes().startswith(b"\x89PNG")
+    assert "<svg" in (tmp_path / "SVG").read_text()
+    fleet, algo = settings()
+    kept = fs.History.load(tmp_path / "netCDF").final
+    assert np.array_equal(kept, algo.train(fleet, steps=1000).final)
     page.get_by_role("button", name="Copy as TOML").click()
+    page.get_by_role("button", name="Copied").wait_for()
     until(page, lambda: "states = 10" in page.evaluate("navigator.clipboard.readText()"), "TOML")
     page.get_by_role("button", name="Copy as Python").click()
     until(
@@ -135,9 +156,38 @@ def test_a_slider_changes_the_curve_and_the_address_restores_it(page, browser):
     wanted = algo.train(fleet, steps=1000).mse(point).mean("run")
     until(page, lambda: np.allclose(columns(page, CURVE)[1]["error"], wanted, rtol=1e-9), "the new curve")
     assert not np.allclose(before, columns(page, CURVE)[1]["error"])
+    expected = fs.theory.predict(fleet, algo, 1000).mse
+
+    def predicted():
+        drawn = columns(page, CURVE)[2]["error"]
+        return len(drawn) == len(expected) and np.allclose(drawn, expected, rtol=1e-6)
+
+    until(page, predicted, "the new prediction")
     again = browser.page(page.url)
     assert np.allclose(trained(again)[1]["error"], wanted, rtol=1e-9)
     again.close()
+
+
+def test_while_a_slider_is_dragged_fewer_runs_are_drawn(page):
+    box = page.get_by_label("agents N", exact=True).bounding_box()
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.move(x + 20, y, steps=4)
+    fleet, algo = settings(
+        int(float(page.get_by_label("agents N", exact=True).get_attribute("aria-valuetext")))
+    )
+    assert len(fleet) > 5
+    point = fs.theory.fixed_point(fleet[0], algo.features, algo.policy)
+    for runs, release in ((2, lambda: None), (10, page.mouse.up)):
+        release()
+        wanted = algo.train(fleet, steps=1000, runs=runs).mse(point).mean("run")
+        until(
+            page, lambda wanted=wanted: np.allclose(columns(page, CURVE)[1]["error"], wanted), f"{runs} runs"
+        )
+    for _ in range(len(fleet) - 5):
+        page.keyboard.press("ArrowLeft")
+    until(page, lambda: "fleet.agents=5" in page.url, "the address")
 
 
 def test_an_error_is_beside_its_control_in_the_words_of_the_command_line(address, browser):
@@ -178,12 +228,55 @@ def results(address, browser):
 
 def test_results_are_shown_as_they_come(results, browser, folder):
     page = results
-    history = fs.History.load(folder / "0000.nc")
-    shutil.copy(folder.parent / "0001.nc", folder)
+    cells = folder / "cells/small"
+    history = fs.History.load(cells / "0000.nc")
+    shutil.copy(folder.parent / "0001.nc", cells)
     page.get_by_text("2 of 2 cells are trained; 2 are shown.").wait_for()
     until(page, lambda: len(columns(page, "Cells over time")) == 4, "both curves")
     assert columns(page, "Cells over time")[0]["t"] == history.central["t"].values.tolist()
     browser.page(page.url + "&only.eps_r=0.5", "2 of 2 cells are trained; 1 are shown.").close()
+
+
+def test_cells_are_compared_and_claims_lead_to_figures(results):
+    results.locator(".slick-row.odd input[type=checkbox]").click()
+    until(results, lambda: "cells=1" in results.url, "the address")
+    results.keyboard.press("ArrowUp")
+    results.keyboard.press("Space")
+    results.get_by_text("less the first").wait_for()
+    until(results, lambda: "cells=0%7C1" in results.url, "the address")
+    results.get_by_role("link", name="small").click()
+    results.get_by_text("2 of 2 cells are trained").wait_for()
+    results.locator("img:visible").wait_for()
+    assert "figure=small" in results.url
+    results.get_by_text("less the first").wait_for()  # what is compared is kept
+
+
+def test_a_leaderboard_and_a_file_are_opened(browser, tmp_path):
+    rows = [
+        tables.Row(CONTROL, "small", block, block, dict.fromkeys(tables.RETURNS, Estimate(1.0, 0.5, 2.0)))
+        for block in BLOCKS
+    ]
+    (tmp_path / "leaderboard.csv").write_text(tables.to_csv(rows))
+    with served(str(tmp_path)) as address:
+        page = browser.page(address, "Within reach of the best")
+        drawn = columns(page, "With 95% intervals")
+        assert [one["method"] for one in drawn[::2]] == [[block] for block in BLOCKS]
+        (tmp_path / "leaderboard.csv").unlink()
+        page.get_by_text("The table comes when all are.").wait_for()
+        page.close()
+    (tmp_path / "small.toml").write_text(
+        "fleet = { agents = 2, states = 10, actions = 10 }\ntraining = { steps = 500 }\n"
+        'algorithm = { features = { kind = "modulo", d1 = 3, d2 = 2 } }\n'
+    )
+    with served(str(tmp_path / "small.toml")) as address:
+        page = browser.page(address, "After 500 steps")
+        fleet = fs.paper.fleet(2, states=10, actions=10)
+        algo = fs.FedSARSA(fs.ModuloFeatures(3, 2))
+        point = fs.theory.fixed_point(fleet[0], algo.features, algo.policy)
+        assert np.allclose(
+            columns(page, CURVE)[1]["error"], algo.train(fleet, steps=500).mse(point).mean("run")
+        )
+        page.close()
 
 
 def test_another_method_is_trained_and_theory_says_that_it_is_silent(page):
@@ -245,11 +338,24 @@ def test_another_world_comes_with_its_own_settings(control):
 
 def test_long_trainings_are_stopped(control):
     control.get_by_role("button", name="Stop").wait_for(state="hidden")
-    control.locator(".noUi-handle").last.focus()  # steps per agent
+    control.get_by_label("steps per agent").focus()
     control.keyboard.press("End")
     control.get_by_role("button", name="Stop").click()
+    control.get_by_role("button", name="Start again").wait_for()
     control.get_by_role("button", name="Stop").wait_for(state="hidden")
     until(control, lambda: "training.steps=1000000" in control.url, "the address")
+
+
+def test_the_curve_stays_in_sight_of_every_control(page, control):
+    for one, name in ((page, "temperature"), (control, "trace decay")):
+        one.bring_to_front()
+        for width in (400, 1300):
+            one.set_viewport_size({"width": width, "height": 700})
+            one.get_by_label(name, exact=True).focus()
+            handle = one.get_by_label(name, exact=True).bounding_box()
+            curve = one.locator(".bk-Figure.first").bounding_box()
+            assert curve["y"] >= 0
+            assert curve["y"] + curve["height"] <= (700 if width == 1300 else handle["y"])
 
 
 def test_keyboard_alone_reaches_every_control(page, planning, control, results):
@@ -272,10 +378,18 @@ def test_nothing_is_cut_off(page, planning, control, results, width, scheme):
             found = [boxes.nth(k).bounding_box() for k in range(boxes.count())]
             inside = [box["x"] >= 0 and box["x"] + box["width"] <= width for box in found]
             large = all(box["width"] >= 300 for box in found)
+            apart = not any(overlap(*two) for two in itertools.combinations(found, 2))
             none_beyond = one.evaluate("document.documentElement.scrollWidth") <= width
-            return len(found) == pictures and all(inside) and large and none_beyond
+            return len(found) == pictures and all(inside) and large and apart and none_beyond
 
+        one.evaluate("window.scrollTo(0, 0)")
         until(one, fits, f"{pictures} pictures in {width} pixels")
+
+
+def overlap(one, other):
+    across = min(one["x"] + one["width"], other["x"] + other["width"]) - max(one["x"], other["x"])
+    down = min(one["y"] + one["height"], other["y"] + other["height"]) - max(one["y"], other["y"])
+    return across > 1 and down > 1
 
 
 def test_pages_complain_of_nothing_and_load_nothing_from_elsewhere(browser):

@@ -135,6 +135,13 @@ def from_query(text: str, base: Base, controls: Sequence[Control]) -> tuple[Valu
             said = f"{key}: expected {' or '.join(dict.fromkeys(options))}, got {given[key]!r}"
             errors[key] = f"address: {said}{nearest(str(given.pop(key)), options)}"
     values = first_values(base, every)
+    state = values | given
+    for key in given.keys() & known:
+        everywhere = [one for one in every if one.key == key and one.needs is None]
+        needs = [one.needs for one in every if one.key == key and one.needs is not None]
+        if not everywhere and not any(state.get(need[0]) == need[1] for need in needs):
+            chooser, kinds = needs[0][0], " or ".join(need[1] for need in needs)
+            errors[key] = f"address: {key}: expected {chooser} = {kinds}, got {state.get(chooser)}"
     if WORLD in given and given[WORLD] != values.get(WORLD):
         given = settings_of(given[WORLD]) | given
     own = {key: value for key, value in given.items() if key in known}

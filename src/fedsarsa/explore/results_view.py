@@ -20,6 +20,8 @@ from fedsarsa.explore.session import Session
 ROW, MOST = 25, 400  # pixels of a row of the table, and of the table at most
 SCALES = ("log", "linear")
 LOOK_SECONDS = 2  # between two looks at whether the folder has grown
+# Pictures are made anew: what is below them, such as a row that is clicked at, should not move meanwhile.
+ROOM = ":host { min-height: 300px; } @media (max-width: 1121px) { :host { min-height: 612px; } }"
 TABLE = """
 :host { width: 100%; overflow-x: auto; }
 table { border-collapse: collapse; font-size: 0.9rem; width: 100%; }
@@ -54,7 +56,7 @@ class ResultsView:
             None, visible=False, sizing_mode="scale_width", max_width=900, css_classes=["as-it-is"]
         )
         self.words = page.text()
-        self.pictures = pn.Column(stylesheets=[page.GRID], sizing_mode="stretch_width")
+        self.pictures = pn.Column(stylesheets=[page.GRID, ROOM], sizing_mode="stretch_width")
         self.rows = ColumnDataSource({})
         self.cells = DataTable(
             source=self.rows,
@@ -88,7 +90,7 @@ class ResultsView:
         )
         cells = pn.pane.Bokeh(self.cells, sizing_mode="stretch_width")
         answers = pn.Column(
-            self.pictures, self.difference, cells, self.picture, self.claims, sizing_mode="stretch_width"
+            self.pictures, cells, self.difference, self.picture, self.claims, sizing_mode="stretch_width"
         )
         self.layout = page.whole(session.head, self.words, page.sides(controls, answers))
         session.at_first(lambda: self.begin(given))
@@ -189,8 +191,10 @@ class ResultsView:
 
     def _list(self, sweep: SweepResults, outcomes: list[Outcome]) -> None:
         """Put the cells into the table; those that are compared stay chosen."""
-        self.choosing = True
         data = table(sweep, outcomes)
+        if data == self.rows.data:  # the browser may have chosen others meanwhile
+            return
+        self.choosing = True
         if list(data) != list(self.rows.data):
             self.cells.columns = [
                 TableColumn(
