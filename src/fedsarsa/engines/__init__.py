@@ -151,7 +151,7 @@ ENGINES = {
     "gym": Entry(
         _at("gym_engine:GymEngine"),
         (GymFleet,),
-        "environments of Gymnasium; learning is compiled",
+        "Gymnasium environments; learning is compiled",
         _other_samples,
         needs="gymnasium",
     ),

@@ -192,7 +192,7 @@ def load(path: Path, mark: Fingerprint, problem: Problem, records: Synchronisati
     if theirs != ours and within and not different:
         raise ValueError(
             f"{path}: expected a checkpoint of engine {ours!r}, got one of {theirs!r} after {t} steps, "
-            f"inside a round, where engines sum up theta-tilde in other ways; go on with engine {theirs!r}"
+            f"inside a round, where engines sum up theta-tilde in other ways; resume with engine {theirs!r}"
         )
     if different:
         raise ValueError(
