@@ -67,6 +67,7 @@ def test_the_page_has_a_file_and_a_line_for_each():
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1500)  # compiles every kernel of a package, beside other tests
 def test_engines_agree_on_them_and_a_second_process_does_not_compile(extended):
     first, second = (run(extended, "-m", "tests.guides").stderr for _ in range(2))
     assert "compiling the cpu engine" in first

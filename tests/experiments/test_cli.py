@@ -176,7 +176,7 @@ def test_theory_that_does_not_apply_says_so(tmp_path):
         ("participation = 0.5", "no bounds: participation must be 1 here, got participation 0.5"),
         (
             'server = { kind = "private-mean", clip = 20.0, noise = 0.1 }',
-            "no bounds: server must be the mean here, of which alone the theory speaks, got PrivateMean",
+            "no bounds: server must be the mean here, the only rule the theory covers, got PrivateMean",
         ),
     ],
 )

@@ -453,7 +453,7 @@ class Broken(FedQ):
 
     def prepare(self, *args, **options):
         prepared = super().prepare(*args, **options)
-        return replace(prepared, start=None) if self.at == "training" else prepared
+        return prepared._replace(start=None) if self.at == "training" else prepared
 
     def policies(self, history):
         if self.at == "policies":

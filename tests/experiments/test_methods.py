@@ -167,7 +167,7 @@ def test_outcomes_of_methods_are_errors_to_their_own_target(tmp_path):
     np.testing.assert_array_equal(found, history.mse(algo.target(fleet)).isel(t=-1))
     assert "to the method's own target" in line
     assert "agent 0" not in line
-    assert "to where agent 0 would settle" in outcome(tmp_path, softmax.replace('"SARSA"', '"FedSARSA"'))[4]
+    assert "to agent 0's fixed point" in outcome(tmp_path, softmax.replace('"SARSA"', '"FedSARSA"'))[4]
 
 
 @pytest.mark.parametrize("kind", ["SoftPAvg", "ProjPAvg", "SARSA"])
@@ -199,7 +199,7 @@ def test_methods_are_swept_and_trained_by_the_command(tmp_path):
     assert [bool(row["error_to_target"]) for row in rows] == [False, True, True, True, True]
     assert not (tmp_path / "out/summary.png").exists()  # errors to other points do not share an axis
     results = SweepResults(tmp_path / "out")
-    assert "<th>final error or error to target</th>" in results_view.table(results, results.outcomes())
+    assert "final error or error to target" in results_view.table(results, results.outcomes())
     assert "nan" not in table
     (tmp_path / "one.toml").write_text(FLEET + '[algorithm]\nmethod = "FedHSA"\n[training]\nsteps = 40\n')
     done = command("train", tmp_path / "one.toml", "--out", tmp_path / "one")

@@ -59,7 +59,20 @@ class Context:
     present: Present = None
 
     def where_present(self, values: Floats, otherwise: Floats | float = 0.0) -> Floats:
-        """``values`` (R, N, d) of the agents that took part, ``otherwise`` of those that did not."""
+        """Choose by who took part in the round.
+
+        Parameters
+        ----------
+        values : (R, N, d)
+            What counts for the agents that took part.
+        otherwise : (R, N, d) or float
+            What counts for the others.
+
+        Returns
+        -------
+        (R, N, d) array
+            A number of the one or the other for every agent.
+        """
         return values if self.present is None else np.where(self.present[..., None], values, otherwise)
 
 
