@@ -463,7 +463,7 @@ class Broken(FedQ):
 
 @pytest.mark.parametrize(
     ("at", "error"),
-    [("problem", ZeroDivisionError), ("training", AttributeError), ("policies", ZeroDivisionError)],
+    [("problem", ZeroDivisionError), ("training", TypeError), ("policies", ZeroDivisionError)],
 )
 def test_an_error_on_an_engine_of_ones_choice_costs_its_own_row_alone(at, error):
     broken = Entry("broken", Broken, {"at": at}, added="a_module:Broken")
