@@ -8,7 +8,7 @@ import pytest
 import fedsarsa as fs
 from fedsarsa import _npz
 from tests import damage
-from tests.test_imports import run_without_numba
+from tests.without_numba import run_without_numba
 from tests.worlds_of_tests import fleet as finite_fleet
 
 

@@ -27,11 +27,7 @@ from tests.deploy.deployments import (
 )
 from tests.deploy.federations import reference
 
-pytestmark = [
-    pytest.mark.processes,
-    pytest.mark.timeout(1500),
-    pytest.mark.xdist_group("demo"),  # they share one
-]
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(1500)]
 
 
 @pytest.fixture(scope="module")

@@ -17,11 +17,7 @@ from fedsarsa.deploy import files, keys, ledger
 from tests.deploy.deployments import HURRIED, PATIENCE, Deployment, customised, left_running, run, short_home
 from tests.deploy.federations import with_participation
 
-pytestmark = [
-    pytest.mark.processes,
-    pytest.mark.timeout(1500),
-    pytest.mark.xdist_group("faults"),  # they share a deployment
-]
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(1500)]
 
 # Limits made short: leases last 8 seconds, not 60; calls of nodes wait for 4 seconds, not 30; and whether a
 # SuperLink answers is known after 3 seconds, not 10.

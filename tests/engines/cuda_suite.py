@@ -28,8 +28,9 @@ from fedsarsa.federation import training
 from fedsarsa.federation.state import first_state
 from fedsarsa_benchmarks import gpu
 from tests.engines.parity import assert_same_training
-from tests.methods.test_parity import CASES as METHODS
-from tests.methods.test_parity import FLEET as METHODS_FLEET
+from tests.methods.cases import CASES as METHODS
+from tests.methods.cases import FLEET as METHODS_FLEET
+from tests.pairwise import pairwise
 from tests.worlds_of_tests import dense_features, fleet, kernel_of
 
 STATES, ACTIONS = 7, 4
@@ -73,11 +74,12 @@ def group_of(agents=3, kind="shift", axes=2):
     return fleet(1, agents=agents, states=STATES, actions=ACTIONS, kind=kind, reward_axes=axes)
 
 
-@pytest.mark.parametrize("features", FEATURES, ids=repr)
-@pytest.mark.parametrize("policy", POLICIES, ids=repr)
-def test_every_policy_and_feature(policy, features):
-    for axes, kind in ((1, "shift"), (3, "dense")):
-        same(fs.FedSARSA(features, policy, 0.3, 4), group_of(kind=kind, axes=axes), steps=10)
+@pytest.mark.parametrize(
+    ("policy", "features", "world"), pairwise(POLICIES, FEATURES, [("shift", 1), ("dense", 3)]), ids=repr
+)
+def test_every_policy_and_feature(policy, features, world):
+    kind, axes = world
+    same(fs.FedSARSA(features, policy, 0.3, 4), group_of(kind=kind, axes=axes), steps=10)
 
 
 @pytest.mark.parametrize(

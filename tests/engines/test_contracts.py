@@ -58,8 +58,7 @@ def assert_contract(algo, group, steps, limits, longest):
     assert data.central.shape == (RUNS, steps // algo.sync_every + 1, dim)
     assert data.local.shape == (RUNS, AGENTS, dim)
     assert data.episodes.shape == (RUNS, AGENTS, min(200, steps))
-    # Determinism by seed, and by nothing else.
-    assert algo.train(group, steps, RUNS, seed=3).data.equals(data)
+    # Other seeds give other trainings; that the same one gives the same is seen step by step below.
     assert not algo.train(group, steps, RUNS, seed=4).data.equals(data)
     # Bounds, of which infinite ones would say nothing.
     assert np.isfinite(limits).all()
@@ -70,6 +69,8 @@ def assert_contract(algo, group, steps, limits, longest):
         engine.start(state)
         for _ in range(steps):
             engine.advance(state, 1)
+            if state.t % algo.sync_every == 0:
+                np.testing.assert_array_equal(state.central, data.central[:, state.t // algo.sync_every])
             seen = state.episodes.seen[..., :size]
             assert (seen >= limits[:, 0]).all()
             assert (seen <= limits[:, 1]).all()
@@ -78,6 +79,8 @@ def assert_contract(algo, group, steps, limits, longest):
                 assert (state.episodes.numbers >= problem.action_bounds[0]).all()
                 assert (state.episodes.numbers <= problem.action_bounds[1]).all()
     np.testing.assert_array_equal(state.theta, data.local)
+    np.testing.assert_array_equal(state.episodes.returns, data.returns)
+    np.testing.assert_array_equal(state.episodes.lengths, data.lengths)
     # Every step belongs to one episode.
     episodes = state.episodes
     assert (episodes.stopped_at == -1).all()

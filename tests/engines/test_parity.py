@@ -13,6 +13,7 @@ from fedsarsa.engines.general import GeneralEngine
 from fedsarsa.federation.state import first_episodes, first_state
 from fedsarsa.learning.features import FINITE
 from tests.engines.parity import assert_same_training
+from tests.pairwise import pairwise
 from tests.worlds_of_tests import dense_features, every_kind, fleet
 
 STATES, ACTIONS = 7, 6
@@ -30,11 +31,13 @@ FEATURES = every_kind(FINITE, fs.OneHot(), fs.ModuloFeatures(3, 2), dense_featur
 SCHEDULES = [0.3, fs.LinearDecay(4.0, 8.0), fs.PiecewiseDecay([0.4, 0.1], [15])]
 
 
-@pytest.mark.parametrize("kind", ["dense", "shift"])
-@pytest.mark.parametrize("features", FEATURES, ids=repr)
-@pytest.mark.parametrize("policy", POLICIES, ids=repr)
-def test_every_policy_feature_and_kernel(policy, features, kind):
-    for axes, schedule in enumerate(SCHEDULES, start=1):
+@pytest.mark.parametrize(
+    ("policy", "features", "kind", "axes"),
+    pairwise(POLICIES, FEATURES, ["dense", "shift"], range(1, 4)),
+    ids=repr,
+)
+def test_every_policy_feature_and_kernel(policy, features, kind, axes):
+    for schedule in SCHEDULES:
         group = fleet(axes, agents=3, states=STATES, actions=ACTIONS, kind=kind, reward_axes=axes)
         algo = fs.FedSARSA(features, policy, schedule, sync_every=7)
         assert_same_training(algo, group, steps=30)
@@ -68,14 +71,16 @@ def test_every_option_of_the_step(features, options):
         assert_same_training(fs.FedSARSA(**settings), group, steps=30)
 
 
-@pytest.mark.parametrize("policy", POLICIES, ids=repr)
-@pytest.mark.parametrize("features", FEATURES, ids=repr)
+FAST_OPTIONS = [{}, {"redraw_actions": True}, *(one for one in OPTIONS if "trace_decay" not in one)]
+
+
+@pytest.mark.parametrize(("policy", "features"), pairwise(POLICIES, FEATURES), ids=repr)
 def test_the_fast_path_is_the_one_step(features, policy):
-    """Without options, finite worlds have an engine of their own; here it meets the one for all worlds."""
+    """Without traces, finite worlds have an engine of their own; here it meets the one for all worlds."""
     group = fleet(2, agents=3, states=STATES, actions=ACTIONS)
-    for redraws in (False, True):
-        algo = fs.FedSARSA(features, policy, 0.3, 7, redraw_actions=redraws)
-        problem = algo.problem(group, 40, 2, 5)
+    for options in FAST_OPTIONS:
+        settings = {"features": features, "policy": policy, "step_size": 0.3, "sync_every": 7} | options
+        problem = fs.FedSARSA(**settings).problem(group, 40, 2, 5)
         one, two = (first_state(problem, np.zeros(problem.features.dim)) for _ in range(2))
         two.episodes = first_episodes(problem)
         fast, general = FastPathEngine(problem), GeneralEngine(problem)

@@ -15,7 +15,7 @@ import fedsarsa as fs
 from fedsarsa.federation import training
 from tests.engines import anchors
 from tests.experiments.commands import SWEEP
-from tests.federation.test_personal_servers import Between, Corrected
+from tests.federation.trainings import Between, Corrected
 from tests.worlds_of_tests import dense_features, fleet
 
 pytestmark = pytest.mark.processes

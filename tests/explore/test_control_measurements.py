@@ -14,7 +14,7 @@ from fedsarsa.experiments import config as configs
 from fedsarsa.explore import control_measurements, control_values, exports
 from fedsarsa.explore.control_view import CONTROLS, Wanted, _played, _wanted, sentence
 from fedsarsa.explore.controls import PICTURED
-from fedsarsa.explore.drawn_worlds import LOOKS, film
+from fedsarsa.explore.drawn_worlds import film, look_of
 from fedsarsa.explore.jobs import StoppedError
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -141,19 +141,31 @@ def length(line):
 
 def test_worlds_are_drawn_to_scale():
     cart = fs.control.CartPole(length=0.7)
-    _, pole = LOOKS[fs.control.CartPole].moving(cart, np.array([1.0, 0.0, 0.1, 0.0]))
+    _, pole = look_of(fs.control.CartPole).moving(cart, np.array([1.0, 0.0, 0.1, 0.0]))
     assert length(pole) == pytest.approx(1.4)
     assert pole[1][0] > pole[0][0] == 1.0  # an angle above zero leans to the right
     links = fs.control.Acrobot(length_1=0.8, length_2=1.3)
-    (arm,) = LOOKS[fs.control.Acrobot].moving(links, np.array([math.pi, 0.0, 0.0, 0.0]))
+    (arm,) = look_of(fs.control.Acrobot).moving(links, np.array([math.pi, 0.0, 0.0, 0.0]))
     assert length(arm) == pytest.approx(2.1)
     assert arm[-1][1] == pytest.approx(2.1)  # upright
     car = fs.control.MountainCar()
-    hill, flag = LOOKS[fs.control.MountainCar].still(car)
+    hill, flag = look_of(fs.control.MountainCar).still(car)
     assert flag[0][0] == car.goal
     assert np.argmin(hill[:, 1]) == np.argmin(abs(hill[:, 0] + math.pi / 6))  # gravity pulls to -pi / 6
-    (rod,) = LOOKS[fs.control.Pendulum].moving(fs.control.Pendulum(length=1.5), np.zeros(4))
+    (rod,) = look_of(fs.control.Pendulum).moving(fs.control.Pendulum(length=1.5), np.zeros(4))
     assert rod[1].tolist() == [0.0, 1.5]  # an angle of zero is upright
+
+
+def test_worlds_without_a_drawing_have_a_gauge_per_observation():
+    class Unknown(fs.control.CartPole):
+        pass
+
+    look, world = look_of(Unknown), Unknown()
+    high = np.array(world.bounds[1])
+    assert len(look.dimensions(world)) == len(look.still(world)) == 4
+    marks = look.moving(world, high * [1.0, 0.0, -1.0, 0.5])
+    assert [mark[0, 1] for mark in marks] == pytest.approx([1.0, 0.5, 0.0, 0.75])
+    assert [mark[:, 0].mean() for mark in marks] == [0, 1, 2, 3]
 
 
 def test_a_film_has_a_row_per_state():

@@ -317,7 +317,7 @@ def test_carts_learn_play_and_are_changed_by_a_slider(control):
     learned = Learned(fleet, algo, algo.train(fleet, steps=1000, runs=2))
     assert np.allclose(value, value_map(learned, across=2, up=3).values.ravel())
     seat, states = f"agent 1: return {play(learned, 1).total:.0f}", play(learned, 1).states
-    last = drawn_worlds.columns(drawn_worlds.LOOKS[fs.control.CartPole].moving(fleet[1], states[-1]))
+    last = drawn_worlds.columns(drawn_worlds.look_of(fs.control.CartPole).moving(fleet[1], states[-1]))
     until(control, lambda: columns(control, seat)[1]["xs"] == last["xs"], "the end of the film")
     assert columns(control, seat)[1]["ys"] == last["ys"]
     slider(control, "length").focus()

@@ -2,7 +2,7 @@
 
 Agents act by their own parameter, so one that joins after round j is where another was j rounds earlier. The
 server rule is given such trainings round by round with who was present, as a deployed server gives them.
-A mean counts as larger than another as in ``test_personal_learning``.
+A mean counts as larger than another as in ``costs``.
 """
 
 from dataclasses import replace
@@ -12,7 +12,7 @@ import pytest
 
 import fedsarsa as fs
 from tests.contexts import context_of
-from tests.federation.test_personal_learning import PUBLISHED, RUNS, assert_no_cost
+from tests.federation.costs import PUBLISHED, RUNS, assert_no_cost
 
 AGENTS, ROUNDS = 8, 240
 TOGETHER = np.zeros((ROUNDS, AGENTS), bool) | True
@@ -47,19 +47,24 @@ def mixtures(own, present):
     return (np.stack(one, axis=1) for one in zip(*seen, strict=True))
 
 
+@pytest.fixture(scope="module", params=[0.0, 0.5, 2.0])
+def trained(request):
+    """Fixed points (agent, d), and own parameters (run, round, agent, d)."""
+    fleet = fs.paper.fleet(AGENTS, request.param, request.param)
+    algo = replace(PUBLISHED, server=fs.servers.Personal(weights=np.eye(AGENTS)))
+    points = np.array([fs.theory.fixed_point(world, algo.features, algo.policy) for world in fleet])
+    return points, algo.train(fleet, 100 * ROUNDS, RUNS).personal.values
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("level", [0.0, 0.5, 2.0])
 @pytest.mark.parametrize(
     "present",
     [joining(a2=20, a3=30), joining(a3=60, a7=150), away()],
     ids=["soon", "late", "away"],
 )
-def test_nobody_pays_for_agents_that_join_late(level, present):
-    fleet = fs.paper.fleet(AGENTS, level, level)
-    algo = replace(PUBLISHED, server=fs.servers.Personal(weights=np.eye(AGENTS)))
-    points = np.array([fs.theory.fixed_point(world, algo.features, algo.policy) for world in fleet])
-    trained = algo.train(fleet, 100 * ROUNDS, RUNS).personal.values
-    own, mixed = (((one - points) ** 2).sum(axis=-1) for one in mixtures(trained, present))
+def test_nobody_pays_for_agents_that_join_late(trained, present):
+    points, own_parameters = trained
+    own, mixed = (((one - points) ** 2).sum(axis=-1) for one in mixtures(own_parameters, present))
     assert_no_cost(own, mixed)
     helped = mixed[:, -1].mean(axis=0) < own[:, -1].mean(axis=0)
     assert helped[[0, 1, 4, 5]].all()  # who was there from the first round on gains

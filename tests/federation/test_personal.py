@@ -15,8 +15,7 @@ from fedsarsa.federation.servers.mixtures import (
     mixture_weights,
     weights_by_visits,
 )
-from tests.federation.test_personal_servers import RUNS, STEPS, K, assert_same
-from tests.federation.test_servers import AGENTS, carts, finite
+from tests.federation.trainings import AGENTS, RUNS, STEPS, K, assert_same, carts, finite
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:Personal. every agent listens to itself alone"

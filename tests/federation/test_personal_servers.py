@@ -1,7 +1,6 @@
 """Server rules with a start per agent, a memory, a shift, and what steps leave: the same in every engine."""
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import gymnasium as gym
 import numpy as np
@@ -11,41 +10,17 @@ import fedsarsa as fs
 from fedsarsa import engines
 from fedsarsa._interrupts import Interrupted
 from fedsarsa.federation.state import first_state
-from tests.federation.test_servers import AGENTS, carts, finite
-
-K, STEPS, RUNS = 7, 60, 2
-
-
-@dataclass(frozen=True)
-class Between(fs.servers.Server):
-    """Every agent moves by its own movement and the mean of all, and remembers where it has been."""
-
-    own: float = 0.5
-    personal: ClassVar[bool] = True
-
-    def memory(self, runs, agents, dim):
-        return {"rounds": np.zeros(runs, np.int64), "travelled": np.zeros((runs, agents, dim))}
-
-    def combine(self, before, after, context):
-        moved = after - before
-        context.memory["rounds"] += 1
-        context.memory["travelled"] += moved
-        # What is remembered counts, so that an engine that forgets it is found out.
-        back = (1 - self.own) * 0.01 * context.memory["travelled"] / context.memory["rounds"][:, None, None]
-        return before + self.own * moved + (1 - self.own) * moved.mean(axis=1, keepdims=True) - back
-
-
-@dataclass(frozen=True)
-class Corrected(Between):
-    """Directions are shifted towards the mean, as in SCAFFLSA, and visits change the start."""
-
-    leaves: ClassVar[str] = "log-weights"
-    shifts: ClassVar[bool] = True
-
-    def combine(self, before, after, context):
-        context.shift += 0.1 * (after.mean(axis=1, keepdims=True) - after) / context.step_sums[:, None]
-        return super().combine(before, after, context) + 1e-3 * context.left
-
+from tests.federation.trainings import (
+    AGENTS,
+    RUNS,
+    STEPS,
+    Between,
+    Corrected,
+    K,
+    assert_same,
+    carts,
+    finite,
+)
 
 VARIANTS = [
     pytest.param(world, rule, id=f"{world.__name__}-{type(rule).__name__}")
@@ -54,20 +29,15 @@ VARIANTS = [
 ]
 
 
-def assert_same(one, two):
-    for name in ("central", "drift", "final", "local"):
-        np.testing.assert_allclose(one.data[name], two.data[name], rtol=0, atol=1e-12, err_msg=name)
-
-
 @pytest.mark.parametrize(("world", "rule"), VARIANTS)
-@pytest.mark.parametrize("threads", [1, 2])
-def test_engines_agree(world, rule, threads):
+def test_engines_agree(world, rule):
     fleet, algo = world()
     sizes = np.linspace(0.05, 0.1, AGENTS).tolist()
     algo = replace(algo, server=rule, step_size=sizes, sync_every=K)
     expected = algo.train(fleet, STEPS, RUNS, engine="reference")
-    seen = algo.train(fleet, STEPS, RUNS, threads=threads)
-    assert_same(seen, expected)
+    for threads in (1, 2):
+        seen = algo.train(fleet, STEPS, RUNS, threads=threads)
+        assert_same(seen, expected)
     assert np.ptp(seen.local.values, axis=1).max() > 1e-3  # agents differ
 
 

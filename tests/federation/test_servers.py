@@ -11,9 +11,10 @@ from fedsarsa.federation import checkpoint
 from fedsarsa.federation.servers import RULES, check
 from fedsarsa.federation.servers.projection import project
 from tests.contexts import context_of
+from tests.federation.trainings import AGENTS, carts, finite
 
 ROBUST = [fs.servers.Median(), fs.servers.TrimmedMean(0.2), fs.servers.Krum(1)]
-RUNS, AGENTS, DIM = 3, 7, 4
+RUNS, DIM = 3, 4
 
 
 def parameters(seed=0, agents=AGENTS):
@@ -75,18 +76,6 @@ def test_rules_are_flowers(name):
     arrays, _ = theirs.aggregate_train(1, replies)
     (seen,) = ours.combine(before[:1], after[:1], context_of(after[:1]))
     np.testing.assert_allclose(seen, arrays["theta"].numpy(), atol=1e-14)
-
-
-def finite():
-    return fs.paper.fleet(AGENTS, 0.5, 0.5, states=12, actions=6), fs.FedSARSA(
-        fs.ModuloFeatures(3, 2), fs.Softmax(2.0), step_size=0.05, sync_every=7
-    )
-
-
-def carts():
-    return fs.control.fleet("CartPole", AGENTS, spread=0.3, time_limit=15), fs.FedSARSA(
-        fs.TileCoding(2, 3), fs.EpsilonGreedy(0.2), step_size=0.2, sync_every=7, trace_decay=0.5
-    )
 
 
 @pytest.mark.parametrize("rule", [*ROBUST, fs.servers.Median(radius=0.5)], ids=repr)

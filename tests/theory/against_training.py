@@ -8,6 +8,7 @@ other seeds needs: by chance one point in 400 lies further off, and the toleranc
 import numpy as np
 
 import fedsarsa as fs
+from fedsarsa.theory.federation_model import federation_model
 
 
 def trained(prediction, fleet, algo, runs, seed=0):
@@ -60,3 +61,13 @@ def three_roots():
     table = [[[1.6, 0.0], [-2.6, -0.2]], [[-0.7, -0.4], [-0.3, 1.9]]]
     mdp = fs.FiniteMDP(kernel, [[0.75, 2.25], [-0.75, 1.25]], 0.5)
     return mdp, fs.TabularFeatures(np.array(table), normalise=True), fs.Softmax(1.0)
+
+
+def small_world(policy, reward="state", seed=0):
+    """A random world as theory sees it, and its classes of actions."""
+    rng = np.random.default_rng(seed)
+    shape = {"state": 8, "pair": (8, 4), "next": (8, 4, 8)}[reward]
+    mdp = fs.FiniteMDP(rng.dirichlet(np.ones(8), size=(4, 8)), rng.normal(size=shape), 0.7)
+    algo = fs.FedSARSA(fs.ModuloFeatures(3, 2), policy)
+    model = federation_model(algo.problem(fs.Fleet([mdp]), 1, runs=1, seed=0))
+    return model.worlds[0], model.classes

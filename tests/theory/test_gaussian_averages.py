@@ -5,16 +5,7 @@ import fedsarsa as fs
 from fedsarsa.theory.federation_model import federation_model
 from fedsarsa.theory.gaussian_averages import Points, average, gaussian_points, projected
 from fedsarsa.theory.linearisation import linearise
-from tests.theory.against_training import small_fleet
-
-
-def world(policy, reward="state", seed=0):
-    rng = np.random.default_rng(seed)
-    shape = {"state": 8, "pair": (8, 4), "next": (8, 4, 8)}[reward]
-    mdp = fs.FiniteMDP(rng.dirichlet(np.ones(8), size=(4, 8)), rng.normal(size=shape), 0.7)
-    algo = fs.FedSARSA(fs.ModuloFeatures(3, 2), policy)
-    model = federation_model(algo.problem(fs.Fleet([mdp]), 1, runs=1, seed=0))
-    return model.worlds[0], model.classes
+from tests.theory.against_training import small_fleet, small_world
 
 
 @pytest.mark.parametrize("dim", [1, 2, 7, 25, 60])
@@ -29,7 +20,7 @@ def test_points_have_the_moments_of_a_gaussian(dim):
 @pytest.mark.parametrize("reward", ["state", "pair", "next"])
 @pytest.mark.parametrize("policy", [fs.Softmax(2.0), fs.FixedPolicy("uniform")], ids=repr)
 def test_without_spread_the_average_is_the_value_at_the_mean(policy, reward):
-    one, kinds = world(policy, reward)
+    one, kinds = small_world(policy, reward)
     theta = np.arange(6.0)
     here = linearise(one, kinds.at(theta))
     found = average(one, kinds, theta, np.zeros((6, 6)))
@@ -40,7 +31,7 @@ def test_without_spread_the_average_is_the_value_at_the_mean(policy, reward):
 
 def test_averages_of_a_fixed_policy_are_exact():
     """g-bar is affine and Sigma quadratic: any points with the right covariance give the same."""
-    one, kinds = world(fs.FixedPolicy("uniform"))
+    one, kinds = small_world(fs.FixedPolicy("uniform"))
     theta, root = np.arange(6.0), np.random.default_rng(1).normal(size=(6, 6))
     found = average(one, kinds, theta, root @ root.T)
     here = linearise(one, kinds.at(theta))
@@ -52,7 +43,7 @@ def test_averages_of_a_fixed_policy_are_exact():
 
 
 def test_averages_of_a_softmax_policy_agree_with_sampling():
-    one, kinds = world(fs.Softmax(0.5))
+    one, kinds = small_world(fs.Softmax(0.5))
     theta, spread = np.linspace(-0.5, 0.5, 6), 0.04 * np.eye(6)
     found = average(one, kinds, theta, spread)
     z = gaussian_points(6, 200_000)
@@ -66,7 +57,7 @@ def test_averages_of_a_softmax_policy_agree_with_sampling():
 
 
 def test_operators_are_those_of_each_point():
-    one, kinds = world(fs.Softmax(0.5))
+    one, kinds = small_world(fs.Softmax(0.5))
     theta = np.random.default_rng(2).normal(size=(5, 6))
     points = Points(one, kinds, theta)
     A, b = points.operators()

@@ -9,14 +9,13 @@ from fedsarsa.theory.linearisation import linearise
 from fedsarsa.theory.prediction_warnings import BENT
 from fedsarsa.theory.trajectory import follow, split_rounds
 from fedsarsa_benchmarks.random_fleets import random_case
-from tests.theory.against_training import excess, small_fleet, trained
-from tests.theory.test_gaussian_averages import world
+from tests.theory.against_training import excess, small_fleet, small_world, trained
 
 
 @pytest.mark.parametrize("reward", ["state", "pair", "next"])
 def test_noise_has_its_long_run_covariance(reward):
     """Twenty thousand draws: an entry is off by 5% of the largest with a probability below 1e-6."""
-    one, kinds = world(fs.Softmax(2.0), reward)
+    one, kinds = small_world(fs.Softmax(2.0), reward)
     theta, count = np.arange(6.0), 20_000
     draws = particles.noise(Points(one, kinds, np.tile(theta, (count, 1))), np.random.default_rng(0))
     expected = linearise(one, kinds.at(theta)).noise

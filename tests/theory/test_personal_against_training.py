@@ -6,6 +6,7 @@ errors of that mean, as in ``against_training``.
 
 import re
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,7 @@ from fedsarsa_benchmarks.random_fleets import random_case
 pytestmark = pytest.mark.slow
 
 TOLERANCE = 0.05
-RUNS = 40
+STEPS, RUNS = 20_000, 40
 GRID = [
     ("released", 0.0),
     *((scheme, level) for scheme in ("released", "symmetric") for level in (0.1, 0.2, 0.5, 1.0, 2.0)),
@@ -60,11 +61,18 @@ def trained_alone(fleet, algo, steps, runs):
     return apart.train(fleet, steps, runs=runs, engine="cpu", threads=1).local.values
 
 
+@cache
+def alone_and_mixed(scheme, level):
+    """A cell of the published grid: its fleet, agents' predicted mixtures, and what they learn alone."""
+    fleet = fs.paper.fleet(20, level, level, scheme=scheme)
+    best = personal_weights(fleet, fs.FedSARSA(), STEPS)  # a warning is an error
+    return fleet, best, trained_alone(fleet, fs.FedSARSA(), STEPS, RUNS)
+
+
 @pytest.mark.parametrize(("scheme", "level"), GRID)
 def test_published_grid(scheme, level):
-    fleet, algo, steps = fs.paper.fleet(20, level, level, scheme=scheme), fs.FedSARSA(), 20_000
-    best = personal_weights(fleet, algo, steps)  # a warning is an error
-    own = trained_alone(fleet, algo, steps, RUNS)
+    algo, steps = fs.FedSARSA(), STEPS
+    fleet, best, own = alone_and_mixed(scheme, level)
     central = algo.train(fleet, steps, RUNS, seed=1, engine="cpu", threads=1, record_every=10**6).final.values
     alone = mean_and_deviation(own, best.points)
     together = mean_and_deviation(central[:, None], best.points)
@@ -94,10 +102,9 @@ def test_random_fleets(seed):
 
 
 def test_coalitions():
-    fleet, algo, steps = fs.paper.fleet(20, 0.5, 0.5), fs.FedSARSA(), 20_000
-    groups = coalitions(fleet, algo, steps)
-    points = personal_weights(fleet, algo, steps).points
-    own = trained_alone(fleet, algo, steps, RUNS)
+    algo, steps = fs.FedSARSA(), STEPS
+    fleet, best, own = alone_and_mixed("released", 0.5)
+    groups, points = coalitions(fleet, algo, steps), best.points
     assert excess(groups.errors, *mean_and_deviation(groups.weights @ own, points)) <= TOLERANCE
     # A federation within each group gives nearly the same as the mean of agents that learned alone.
     for group in groups.groups:

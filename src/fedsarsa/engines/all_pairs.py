@@ -5,7 +5,7 @@ import math
 from fedsarsa._checks import Floats
 from fedsarsa._numba import I64, U64, kernel
 from fedsarsa.engines import compiled_server
-from fedsarsa.engines.arrays import Lanes, RoundSettings, RunView, Span, Workspace
+from fedsarsa.engines.arrays import Lanes, RoundSettings, RunView, Span, Workspace, later_weight
 from fedsarsa.learning import finite_step, random
 from fedsarsa.learning.finite_tables import Tables
 from fedsarsa.worlds import alias
@@ -36,9 +36,8 @@ def local_steps(
         world = U64(settings.world[lanes.agent[lane]])
         run = view.first_run + lanes.run[lane]
         for step in range(span.steps):
-            remaining = span.steps - 1 - step + span.left
             t = span.t + column + step
-            rest = remaining * (settings.offset + t + 0.5 * (remaining + 1))
+            rest = later_weight(settings.offset, t, span.steps - 1 - step + span.left)
             size = step_sizes[workspace.schedule[lane], U64(column + step)]
             for s in range(states):
                 best[s] = theta[origin + s * actions]

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedsarsa._checks import Floats
+from fedsarsa._numba import piece
 from fedsarsa.federation.state import RUNNING
 from fedsarsa.learning.finite_tables import Tables
 
@@ -119,6 +120,12 @@ class Span(NamedTuple):
     left: int
     ends: bool
     synchronises: bool
+
+
+@piece
+def later_weight(offset: float, t: int, remaining: int) -> float:
+    """What theta-tilde gives to the ``remaining`` steps of a round after step ``t``: a + t' to step t'."""
+    return remaining * (offset + t + 0.5 * (remaining + 1))
 
 
 class Lanes(NamedTuple):

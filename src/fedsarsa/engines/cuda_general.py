@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from fedsarsa._checks import Floats
 from fedsarsa._numba import U64, DeviceBuild
 from fedsarsa.engines import general_rounds
-from fedsarsa.engines.arrays import Span
+from fedsarsa.engines.arrays import Span, later_weight
 from fedsarsa.engines.cuda_arrays import RUNS, Federations, Records
 from fedsarsa.engines.cuda_device import DeviceKernel
 from fedsarsa.engines.general_rounds import Learners, Worlds
@@ -120,9 +120,7 @@ def kernels(shape: Shape) -> Kernels:
         column = k * span.steps
         t = span.t + column
         for step in range(span.steps):
-            # What theta-tilde gives to the steps of this round after this one: a + t each.
-            remaining = span.steps - 1 - step + span.left
-            rest = remaining * (training.offset + t + step + 0.5 * (remaining + 1))
+            rest = later_weight(training.offset, t + step, span.steps - 1 - step + span.left)
             moment = Moment(lane, who, training.seed, U64(run), stream, U64(t + step))
             one, two = local_step.words(moment, moment.t)
             finite = general_rounds.one_step(

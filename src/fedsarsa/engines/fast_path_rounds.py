@@ -27,7 +27,17 @@ from numpy.typing import NDArray
 from fedsarsa._checks import Floats
 from fedsarsa._numba import U64, kernel, piece, vectorised
 from fedsarsa.engines import all_pairs, compiled_server, fast_path_options, fast_path_phases, steps_ahead
-from fedsarsa.engines.arrays import AHEAD, BLOCK, Lanes, Options, RoundSettings, RunView, Span, Workspace
+from fedsarsa.engines.arrays import (
+    AHEAD,
+    BLOCK,
+    Lanes,
+    Options,
+    RoundSettings,
+    RunView,
+    Span,
+    Workspace,
+    later_weight,
+)
 from fedsarsa.federation.state import RUNNING
 from fedsarsa.learning import finite_step, random
 from fedsarsa.learning.finite_tables import Tables
@@ -219,9 +229,7 @@ def take_steps(
                 elif settings.cached and step > 0:  # here, not after the update: the last one needs none
                     fast_path_phases.refresh(tables, first, count, workspace)
                 fast_path_phases.act(tables, settings, view, first, count, at, workspace)
-                # What theta-tilde gives to the steps of this round after this one: a + t each.
-                remaining = steps - 1 - step + span.left
-                rest = remaining * (settings.offset + t + step + 0.5 * (remaining + 1))
+                rest = later_weight(settings.offset, t + step, steps - 1 - step + span.left)
                 now = column + step
                 if options is None or options.plain:
                     fast_path_phases.update(

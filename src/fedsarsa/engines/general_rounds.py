@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fedsarsa._checks import Floats
 from fedsarsa._numba import I64, U64, kernel, piece
 from fedsarsa.engines import compiled_server
-from fedsarsa.engines.arrays import AHEAD, BLOCK, Options, RoundSettings, RunView, Span
+from fedsarsa.engines.arrays import AHEAD, BLOCK, Options, RoundSettings, RunView, Span, later_weight
 from fedsarsa.federation.state import RUNNING
 from fedsarsa.learning import finite_step, local_step, random
 from fedsarsa.learning.continuous_features import Integers
@@ -208,10 +208,8 @@ def take_step(
     """A round's step of lanes ``first`` to ``last``, whose random words are those from ``at`` on."""
     agents, column = len(settings.weights), k * span.steps + step
     t = span.t + column
-    # What theta-tilde gives to the steps of this round after this one: a + t each.
-    remaining = span.steps - 1 - step + span.left
     time_bin = t * worlds.bins // worlds.steps
-    rest = remaining * (settings.offset + t + 0.5 * (remaining + 1))
+    rest = later_weight(settings.offset, t, span.steps - 1 - step + span.left)
     run, agent = first // agents, first % agents - 1
     for lane in range(first, last):
         agent += 1

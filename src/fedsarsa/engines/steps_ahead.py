@@ -10,7 +10,7 @@ import math
 from fedsarsa._checks import Floats
 from fedsarsa._numba import U64, piece, vectorised
 from fedsarsa.engines import compiled_server
-from fedsarsa.engines.arrays import Lanes, Options, RoundSettings, RunView, Span, Workspace
+from fedsarsa.engines.arrays import Lanes, Options, RoundSettings, RunView, Span, Workspace, later_weight
 from fedsarsa.learning import finite_step
 from fedsarsa.learning.finite_tables import Tables
 
@@ -72,8 +72,8 @@ def go_on(
     note(tables, options, first, count, there, workspace)
     step = u - options.ahead + 1
     if step >= 0:
-        t, remaining = span.t + column + step, span.steps - 1 - step + span.left
-        rest = remaining * (settings.offset + t + 0.5 * (remaining + 1))
+        t = span.t + column + step
+        rest = later_weight(settings.offset, t, span.steps - 1 - step + span.left)
         learn(tables, options, view, lanes, first, count, column + step, step_sizes, t, rest, workspace)
 
 

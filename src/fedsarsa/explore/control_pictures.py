@@ -10,7 +10,7 @@ from bokeh.palettes import Viridis256
 
 from fedsarsa._checks import Floats
 from fedsarsa.explore.control_measurements import Episode, Learned
-from fedsarsa.explore.drawn_worlds import LOOKS, columns, film
+from fedsarsa.explore.drawn_worlds import columns, film, look_of
 from fedsarsa.explore.page import BLUE, GREY, ORANGE
 from fedsarsa.explore.pictures import AGENT, STEPS, blank, finish
 
@@ -137,6 +137,6 @@ class WorldPicture:
         if (len(episode.states) - 1) % stride:
             states = np.vstack([states, episode.states[-1:]])  # how it ended
         self.figure.title.text = f"agent {episode.agent}: return {episode.total:.0f}"
-        self.still.data = columns(LOOKS[type(world)].still(world))
+        self.still.data = columns(look_of(type(world)).still(world))
         self.film.data = film(world, states)
-        self.drawn.data = columns(LOOKS[type(world)].moving(world, states[0]))
+        self.drawn.data = columns(look_of(type(world)).moving(world, states[0]))

@@ -26,7 +26,7 @@ from fedsarsa.explore.controls import (
     settings_of,
 )
 from fedsarsa.explore.downloads import Downloads
-from fedsarsa.explore.drawn_worlds import LOOKS
+from fedsarsa.explore.drawn_worlds import look_of
 from fedsarsa.explore.jobs import Deliver, Progress, Stopped, reporter
 from fedsarsa.explore.session import Session
 from fedsarsa.explore.training_view import TRAINING_WORDS, TrainingView
@@ -177,7 +177,7 @@ class ControlView(TrainingView):
 
     def _show_played(self, played: Played) -> None:
         assert self.learned is not None  # it came before
-        names = LOOKS[self.learned.fleet.world].dimensions(self.learned.fleet[0])
+        names = look_of(self.learned.fleet.world).dimensions(self.learned.fleet[0])
         across, up = (names[place] for place in played.plane)
         self.plane = played.plane
         watched = [one.agent for one in played.episodes]
@@ -256,9 +256,10 @@ def _sketched(config: Config, folder: Any, stopped: Stopped) -> Iterator[Any]:
 
 def _played(learned: Learned, wanted: Wanted) -> Played:
     """Episodes and values as wanted; as is usual where that is not said, or not there."""
-    fleet, look = learned.fleet, LOOKS[learned.fleet.world]
-    known = wanted.plane is not None and max(wanted.plane) < len(look.dimensions(fleet[0]))
-    plane = wanted.plane if wanted.plane is not None and known else look.plane
+    fleet, look = learned.fleet, look_of(learned.fleet.world)
+    last = len(look.dimensions(fleet[0])) - 1
+    known = wanted.plane is not None and max(wanted.plane) <= last
+    plane = wanted.plane if wanted.plane is not None and known else (look.plane[0], min(look.plane[1], last))
     agents = range(min(3, len(fleet))) if wanted.agents is None else wanted.agents
     seen = [agent for agent in agents if agent < len(fleet)]
     episodes = [control_measurements.play(learned, agent) for agent in seen]

@@ -15,6 +15,7 @@ from fedsarsa.worlds.control import (
     MountainCarContinuous,
     Pendulum,
 )
+from fedsarsa.worlds.control.world import OBSERVATION
 
 Lines = list[Floats]  # every line (points, 2)
 CART = np.array([[-0.3, -0.12], [0.3, -0.12], [0.3, 0.12], [-0.3, 0.12], [-0.3, -0.12]])
@@ -102,14 +103,36 @@ def _rod_moving(world: Pendulum, state: Floats) -> Lines:
     return [np.array([[0.0, 0.0], tip])]
 
 
+def _gauges_seen(world: ControlWorld) -> tuple[str, ...]:
+    return tuple(f"observation {j}" for j in range(len(world.bounds[0])))
+
+
+def _gauges_still(world: ControlWorld) -> Lines:
+    return [np.array([[j, 0.0], [j, 1.0]]) for j in range(len(world.bounds[0]))]
+
+
+def _gauges_moving(world: ControlWorld, state: Floats) -> Lines:
+    low, high = np.array(world.bounds)
+    seen = np.zeros(OBSERVATION)
+    world.see(state, seen)
+    heights = np.clip((seen[: len(low)] - low) / (high - low), 0.0, 1.0)
+    return [np.array([[j - 0.2, height], [j + 0.2, height]]) for j, height in enumerate(heights.tolist())]
+
+
+_GAUGES = Look(_gauges_seen, _gauges_still, _gauges_moving, (0, 1))
 _CAR = Look(lambda _: ("position", "speed"), _car_still, _car_moving, (0, 1))
-LOOKS: dict[type[ControlWorld], Look] = {
+_LOOKS: dict[type[ControlWorld], Look] = {
     CartPole: Look(lambda _: ("position", "speed", "angle", "turn"), _cart_still, _cart_moving, (2, 3)),
     MountainCar: _CAR,
     MountainCarContinuous: _CAR,
     Pendulum: Look(lambda _: ("cosine", "sine", "turn"), _rod_still, _rod_moving, (1, 2)),
     Acrobot: Look(_links_seen, _links_still, _links_moving, (0, 2)),
 }
+
+
+def look_of(world: type[ControlWorld]) -> Look:
+    """How a kind of world looks; worlds without a drawing show a gauge per observation."""
+    return _LOOKS.get(world, _GAUGES)
 
 
 def columns(lines: Lines) -> dict[str, list[list[float]]]:
@@ -119,6 +142,6 @@ def columns(lines: Lines) -> dict[str, list[list[float]]]:
 
 def film(world: ControlWorld, states: Floats) -> dict[str, list[Any]]:
     """The moving lines at every state (t, 4), as a source holds them: a row per picture."""
-    look = LOOKS[type(world)]
+    look = look_of(type(world))
     frames = [columns(look.moving(world, state)) for state in states]
     return {name: [frame[name] for frame in frames] for name in ("xs", "ys")}

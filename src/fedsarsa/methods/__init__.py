@@ -6,6 +6,7 @@ Half of them are settings of FedSARSA (`Setting`): a server rule of ``fs.servers
 
 from fedsarsa.methods.consensus_td import ConsensusTD
 from fedsarsa.methods.dis_sacc import DisSACC
+from fedsarsa.methods.features_of_states import state_features
 from fedsarsa.methods.fed_hsa import FedHSA
 from fedsarsa.methods.fed_q import FedQ
 from fedsarsa.methods.fed_syn_q import FedSynQ
@@ -19,7 +20,6 @@ from fedsarsa.methods.q_avg import QAvg
 from fedsarsa.methods.sarsa import SARSA, ScaffoldSARSA
 from fedsarsa.methods.scafflsa import SCAFFLSA
 from fedsarsa.methods.soft_p_avg import SoftPAvg
-from fedsarsa.methods.state_features import state_features
 
 __all__ = [
     "METHODS",

@@ -20,7 +20,7 @@ from fedsarsa.learning.targets import MAX, Behaviour, behaviours
 from fedsarsa.methods.method import Communication, Task
 from fedsarsa.methods.setting import Setting, learned_policies
 from fedsarsa.theory.mixed_worlds import mixture, visit_shares
-from fedsarsa.theory.optimal_values import optimal_values
+from fedsarsa.theory.optimality import optimal_values
 from fedsarsa.worlds.fleet import Fleet, as_fleet
 
 EQUAL, IMPORTANCE = AVERAGING = ("equal", "importance")

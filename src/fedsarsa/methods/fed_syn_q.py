@@ -15,7 +15,7 @@ from fedsarsa.learning.step_sizes import StepSize, largest_step_size, schedules
 from fedsarsa.learning.targets import ALL_PAIRS, MAX, Step
 from fedsarsa.methods.method import Knowledge, Task
 from fedsarsa.methods.setting import Setting, learned_policies
-from fedsarsa.theory.optimal_values import optimal_values
+from fedsarsa.theory.optimality import optimal_values
 from fedsarsa.worlds.fleet import Fleet, as_fleet
 
 

@@ -10,7 +10,7 @@ from fedsarsa._checks import Floats
 from fedsarsa.learning.policies import Greedy
 from fedsarsa.learning.step_sizes import ConstantStep, StepSize, schedules
 from fedsarsa.methods.planner import Model, Planning
-from fedsarsa.theory.optimal_values import optimal_values
+from fedsarsa.theory.optimality import optimal_values
 from fedsarsa.worlds.fleet import Fleet, as_fleet
 
 PAPER, RELEASED = FORMS = ("paper", "released")

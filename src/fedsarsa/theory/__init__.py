@@ -6,7 +6,7 @@ from fedsarsa.theory.evaluation import evaluate, returns_of
 from fedsarsa.theory.fixed_points import federated_point, fixed_point
 from fedsarsa.theory.grouping import coalitions
 from fedsarsa.theory.mixed_worlds import coverage, mixture, visit_shares
-from fedsarsa.theory.optimal_values import optimal_values
+from fedsarsa.theory.optimality import optimal_values
 from fedsarsa.theory.paper_bounds import bounds
 from fedsarsa.theory.paper_constants import constants
 from fedsarsa.theory.personal_mixtures import personal_weights

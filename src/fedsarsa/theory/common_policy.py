@@ -10,7 +10,7 @@ import numpy as np
 from fedsarsa import _checks
 from fedsarsa._blas import single_threaded
 from fedsarsa._checks import Floats
-from fedsarsa.theory.optimal_values import optimal_values, state_values
+from fedsarsa.theory.optimality import optimal_values, state_values
 from fedsarsa.worlds.finite import FiniteMDP
 from fedsarsa.worlds.fleet import Fleet, as_fleet
 

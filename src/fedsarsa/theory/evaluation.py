@@ -13,7 +13,7 @@ from fedsarsa._blas import single_threaded
 from fedsarsa._checks import Floats
 from fedsarsa.algorithm import FedSARSA, checked
 from fedsarsa.learning.policies import greedy_as, improvement
-from fedsarsa.theory.optimal_values import optimal_values, state_values
+from fedsarsa.theory.optimality import optimal_values, state_values
 from fedsarsa.theory.stationary import long_run_distribution
 from fedsarsa.worlds.finite import FiniteMDP
 from fedsarsa.worlds.fleet import Fleet, as_fleet

@@ -58,7 +58,8 @@ def improvement(
     TypeError
         The worlds are finite.
     ValueError
-        ``theta`` or ``observation`` have another shape.
+        ``theta`` or ``observation`` have another shape, or the policy is one of your own and candidates are
+        drawn afresh.
 
     Notes
     -----
@@ -111,8 +112,12 @@ def among_draws(policy: Policy, count: int, values: Floats) -> Floats:
         return np.full(len(values), 1 / len(values))
     if isinstance(policy, Softmax):
         return _softmax(values / policy.parameter, count)
+    if not isinstance(policy, Greedy | EpsilonGreedy):
+        raise ValueError(
+            "policy must be Softmax, Greedy, EpsilonGreedy or FixedPolicy with RandomActions, got "
+            f"{policy!r}; with GridActions it may be any"
+        )
     explore = policy.parameter if isinstance(policy, EpsilonGreedy) else 0.0
-    assert isinstance(policy, Greedy | EpsilonGreedy)
     below = (values[:, None] > values).mean(axis=1)
     tied = (values[:, None] == values).mean(axis=1)
     best: Floats = ((below + tied) ** count - below**count) / (tied * len(values))
