@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import fedsarsa as fs
+from fedsarsa.experiments import learning_curves
 
 ALGO = fs.FedSARSA(fs.TileCoding(2, 3), fs.EpsilonGreedy(0.2), step_size=0.3, actions=fs.GridActions(3))
 
@@ -61,3 +62,49 @@ def test_options_of_environments_are_coordinates():
     history = ALGO.train(fs.GymFleet(worlds, processes=0), steps=20, runs=1)
     assert history.learning_curve().g.values.tolist() == [9.0, 3.0]
     assert "max_episode_steps" not in history.data.coords
+
+
+def test_long_episodes_have_a_late_return():
+    rods = fs.control.fleet("Pendulum", 2, time_limit=150)
+    history = ALGO.train(rods, steps=1000, runs=2)
+    late, data = history.late_return(), history.data
+    assert late.name == "return"
+    last = data.returns.isel(bin=(data.bin_end == 900).values).squeeze("bin")  # the sixth episode
+    np.testing.assert_array_equal(late, last)
+
+
+def test_the_last_episodes_are_those_of_every_agent():
+    carts = [fs.control.CartPole(time_limit=limit) for limit in (7, 10_000)]
+    history = fs.FedSARSA(fs.TileCoding(2, 3), fs.EpsilonGreedy(0.2), step_size=0.3).train(
+        carts, steps=400, runs=1
+    )
+    data = history.data
+    for name in ("episodes", "returns"):
+        data[name][..., 150:] = 0
+    data["episodes"][0, 0, 100:] = 0
+    late = history.late_return()
+    for agent in range(2):
+        own = data.isel(run=0, agent=agent)
+        last = int(np.flatnonzero(own.episodes)[-1])
+        assert late[0, agent] == own.returns[last] / own.episodes[last]
+
+
+def test_curves_of_a_training_that_was_stopped_at_once():
+    history = ALGO.train(
+        fs.control.fleet("Pendulum", 2), steps=100, runs=1, callback=lambda event: event.stop()
+    )
+    for curve in (history.learning_curve(), history.learning_curve(5), history.reward_curve()):
+        assert curve.sizes == {"run": 1, "agent": 2, "t": 0}
+    assert np.isnan(history.late_return()).all()
+
+
+def test_lines_of_the_picture_go_on_over_bins_without_an_episode():
+    rods = fs.control.fleet("Pendulum", 2, time_limit=150)
+    history = ALGO.train(rods, steps=1000, runs=1)
+    (axes,) = learning_curves.figure(history, "title").axes
+    drawn = [line for line in axes.get_lines() if len(line.get_xdata())]
+    assert len(drawn) == 3  # two agents, and the fleet
+    for line in drawn:
+        assert line.get_xdata().tolist() == [160, 300, 460, 600, 760, 900]  # of bins of 20 steps
+        assert np.isfinite(line.get_ydata()).all()
+        assert line.get_marker() == "."  # a point may be alone

@@ -1,6 +1,7 @@
 """Learning curves: return or reward per step against each agent's own steps, per agent and for the fleet."""
 
 import warnings
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -10,6 +11,7 @@ from fedsarsa.experiments.statistics import mean_and_margin
 from fedsarsa.federation.history import History
 
 SIZE = (6.4, 4.0)  # inches
+LINE = {"marker": ".", "linewidth": 0.5, "markersize": 2.0}  # a marker, as a point may be alone
 POINTS = 50  # points of a curve: bins of time are put together
 LABELS = {"return": "return of an episode", "reward_per_step": "reward per step (no episode has ended)"}
 
@@ -25,14 +27,16 @@ def figure(history: History, title: str) -> Figure:
     drawn = Figure(figsize=SIZE, layout="constrained")
     axes = drawn.subplots()
     for agent in agents.transpose("agent", "t").values:
-        axes.plot(curve["t"], agent, color="0.6", linewidth=0.5)
-    axes.plot(curve["t"], mean, color="tab:blue", linewidth=1.6, label="fleet")
-    axes.fill_between(curve["t"], mean - margin, mean + margin, color="tab:blue", alpha=0.25, linewidth=0)
+        axes.plot(*_known(curve["t"], agent), color="0.6", **LINE)
+    axes.plot(*_known(curve["t"], mean), color="tab:blue", label="fleet", **LINE | {"linewidth": 1.6})
+    axes.fill_between(
+        *_known(curve["t"], mean - margin, mean + margin), color="tab:blue", alpha=0.25, linewidth=0
+    )
     known = agents.values[np.isfinite(agents.values)]
     if known.size and np.ptp(known) > 0:  # a band of two runs may reach far beyond
         room = 0.05 * np.ptp(known)
         axes.set_ylim(known.min() - room, known.max() + room)
-    axes.plot([], [], color="0.6", linewidth=0.5, label="agents")
+    axes.plot([], [], color="0.6", label="agents", **LINE)
     axes.margins(x=0)
     axes.grid(alpha=0.3, linewidth=0.5)
     axes.set_xlabel(STEPS)
@@ -40,3 +44,9 @@ def figure(history: History, title: str) -> Figure:
     axes.set_title(title, fontsize="small", wrap=True)
     axes.legend(frameon=False, fontsize="small")
     return drawn
+
+
+def _known(*arrays: Any) -> list[Any]:
+    """The places at which all arrays are finite: lines go on over bins in which no episode has ended."""
+    values = np.array(arrays)
+    return list(values[:, np.isfinite(values).all(axis=0)])

@@ -175,7 +175,9 @@ class History:
     def late_return(self, share: float = LATE) -> xr.DataArray:
         """Mean return of the episodes that ended late in training, (run, agent); NaN where none did.
 
-        Where no agent has ended an episode, it is the mean reward of a step, as in `learning_curve`.
+        Where none of any agent has ended so late, as with long episodes, it is that of every agent's last bin
+        of time in which some have ended. Where no agent has ended an episode at all, it is the mean reward of
+        a step, as in `learning_curve`.
 
         Parameters
         ----------
@@ -199,6 +201,10 @@ class History:
         data = self._episodic
         late = data.isel(bin=data["bin_end"] > (1 - share) * self.settings["steps"]).sum("bin")
         if data["episodes"].any():
+            if not late["episodes"].any():
+                place = np.arange(data.sizes["bin"])
+                ended = (data["episodes"] > 0) * (place + 1)
+                late = data.where(ended == ended.max("bin")).sum("bin")
             return _quotient(late, "returns", "episodes").rename("return")
         return _quotient(late, "rewards", "steps").rename("reward_per_step")
 
@@ -212,8 +218,11 @@ class History:
     def _pooled(self, bins: int | None) -> xr.Dataset:
         """Sums in at most ``bins`` bins of time, along ``t``; the last one may be shorter."""
         data = self._episodic
-        most = data.sizes["bin"] if bins is None else _checks.integer("bins", bins, least=1)
-        width = -(-data.sizes["bin"] // most)
+        count = data.sizes["bin"]
+        most = count if bins is None else _checks.integer("bins", bins, least=1)
+        if count == 0:  # stopped at t = 0
+            return data.drop_vars("bin_end").rename(bin="t").assign_coords(t=data["bin_end"].values)
+        width = -(-count // most)
         grouped = data.drop_vars("bin_end").coarsen(bin=width, boundary="pad").sum()
         end = data["bin_end"].coarsen(bin=width, boundary="pad").max().astype(int)
         return grouped.rename(bin="t").assign_coords(t=end.values)
