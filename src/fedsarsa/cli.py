@@ -157,12 +157,15 @@ def train(
     from fedsarsa.experiments import plots, training_report
 
     title = f"{config.stem}: {len(fleet)} agents, {history.data.sizes['run']} runs"
-    name, figure = training_report.picture(history, settings, config.parent, title)
-    for path in plots.save(figure, out, name):
-        console.print(f"wrote {path}")
-    console.print(training_report.line(history, settings, config.parent))
+    try:
+        name, figure = training_report.picture(history, settings, config.parent, title)
+        for path in plots.save(figure, out, name):
+            console.print(f"wrote {path}")
+    finally:  # also where it cannot be drawn or written
+        console.print(training_report.line(history, settings, config.parent))
+        if failure is not None:
+            _complain(failure)
     if failure is not None:
-        _complain(failure)
         raise typer.Exit(1)
 
 
@@ -220,7 +223,8 @@ def sweep(
             command = shlex.join(["fedsarsa", "sweep", str(config), "--out", str(out), *where])
             console.print(f"interrupted; resume with: {command}")
             raise typer.Exit(130) from None
-        console.print(summary.table(summary.rows(work, outcomes)))
+        said = summary.meanings([cell.config for cell in work.grid.cells], outcomes)
+        console.print(summary.table(summary.rows(work, outcomes), said))
         written = summary.write(summary.records(work, outcomes), out)
         console.print(f"wrote {written}, and a history per cell")
         figure = sweep_figure.figure(work.grid, outcomes, f"{config.stem}: mean over runs, 95% intervals")

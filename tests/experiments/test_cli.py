@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import fedsarsa as fs
+from fedsarsa.experiments import plots
 from tests.experiments.commands import SMALL, command, command_in_its_own_process
 
 
@@ -97,6 +98,43 @@ def test_diverged_runs_are_reported(tmp_path):
     assert done.returncode == 1
     assert "every run failed: the parameters of run 0 stopped being finite at step" in done.stderr
     assert (fs.History.load(tmp_path / "out" / "history.nc").failed_at >= 0).all()  # the files are kept
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("step_size", [4, 8, 50])
+def test_errors_that_grow_out_of_bounds_are_drawn_as_far_as_they_go(tmp_path, step_size):
+    config, out = tmp_path / "wild.toml", tmp_path / "out"
+    config.write_text(SMALL.replace("50", "600") + f"\n[algorithm]\nstep_size = {step_size}\n")
+    done = command("train", config, "--out", out)
+    assert done.stdout.splitlines()[-1].startswith("final error ")
+    assert "Axis limits" not in done.stderr
+    assert {path.name for path in out.iterdir()} == {"history.nc", "error.png", "error.pdf"}
+    if done.returncode:
+        assert "every run failed" in done.stderr
+    else:
+        assert float(fs.History.load(out / "history.nc").central.max()) > 1e10
+
+
+def test_the_outcome_is_printed_where_the_picture_cannot_be_drawn(tmp_path, monkeypatch):
+    def fails(*_):
+        raise ValueError("no pen")
+
+    monkeypatch.setattr(plots, "save", fails)
+    config = tmp_path / "small.toml"
+    config.write_text(SMALL)
+    done = command("train", config, "--out", tmp_path / "out")
+    assert done.returncode == 2
+    assert done.stdout.splitlines()[-1].startswith("final error ")
+    assert "fedsarsa: no pen" in done.stderr
+
+
+@pytest.mark.parametrize(("kind", "said"), [("softmax", ""), ("greedy", ", of policies that jump to the av")])
+def test_the_last_line_says_what_applies(tmp_path, kind, said):
+    config = tmp_path / "small.toml"
+    config.write_text(SMALL + f'\n[algorithm.policy]\nkind = "{kind}"\n')
+    last = command("train", config, "--out", tmp_path / "out").stdout.splitlines()[-1]
+    assert f"central parameter to agent 0's fixed point{said}" in last
+    assert last.endswith("fixed point)" if kind == "softmax" else "a long run)")
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ STEPS = "steps per agent, $t$"
 BAND: dict[str, Any] = {"color": "grey", "linewidth": 6, "alpha": 0.3}
 DOTS: dict[str, Any] = {"marker": "o", "markersize": 3}
 PREDICTED: dict[str, Any] = {"color": "black", "linewidth": 0.7, "linestyle": (0, (4, 2))}
+LARGEST = 1e100
 DOTTED: dict[str, Any] = {"color": "grey", "linestyle": ":"}
 
 T = TypeVar("T")
@@ -68,6 +69,11 @@ def panels(title: str, count: int, columns: int = 3, share_error: bool = True) -
         unused.set_axis_off()
     figure.suptitle(title, fontsize="medium", y=1 - 0.12 / height)
     return figure, axes[:count]
+
+
+def drawable(values: xr.DataArray) -> xr.DataArray:
+    """Numbers, without those so large that axes overflow: what diverges leaves the picture."""
+    return values.where(abs(values) < LARGEST)
 
 
 def band(axes: Axes, error: xr.DataArray, along: str, **style: Any) -> None:

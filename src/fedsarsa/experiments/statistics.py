@@ -44,6 +44,7 @@ def student(runs: ArrayLike) -> Any:
     return scipy.special.stdtrit(np.asarray(runs) - 1, 0.5 + LEVEL / 2)
 
 
+@np.errstate(over="ignore", invalid="ignore")  # runs that diverge
 def mean_and_margin(data: xr.DataArray) -> tuple[xr.DataArray, xr.DataArray]:
     """Mean over ``run`` and the half-width of its Student confidence interval; NaN for a single run.
 

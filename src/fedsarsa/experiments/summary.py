@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import xarray as xr
 from rich.table import Column, Table
 
@@ -28,17 +29,17 @@ ERROR, RETURN, REWARD = "final error", "late return", "late reward"
 TO_TARGET, EXACT = "error to target", "exact return"  # of methods
 LATE = {"return": RETURN, "reward_per_step": REWARD}  # by the name that a history gives
 MEANING = {
-    ERROR: "final error: squared distance of the central parameter to agent 0's fixed point (for policies "
-    "that jump, to the average of a long run); nan where there is none",
+    ERROR: "final error: squared distance of the central parameter to agent 0's fixed point",
     TO_TARGET: "error to target: squared distance of the central parameter to the method's own target, to "
-    "which its mean path converges (the mean of targets, where every agent has one); nan where there is none",
+    "which its mean path converges (the mean of targets, where every agent has one)",
     EXACT: "exact return: mean over agents of the learned policy's exact discounted return, as the method "
     "has no target",
     RETURN: "late return: mean return of the training episodes that ended in the last tenth of the steps, "
-    "over agents and runs",
+    "over agents and runs; of the last ones that ended, where none did then",
     REWARD: "late reward: mean reward per step in the last tenth of the steps, over agents and runs, as no "
     "episode has ended",
 }
+JUMPING = {"greedy", "epsilon-greedy"}  # kinds of policies
 
 
 def outcome(sweep: Sweep) -> Callable[[Cell, History], xr.DataArray]:
@@ -61,7 +62,8 @@ def outcome_of(history: History, config: Config, folder: Path) -> xr.DataArray:
             found = _exact_return(history, method, finite(config.fleet.build(folder)))
         else:
             where = math.nan if theta is None else theta
-            error = ((history.final - where) ** 2).sum("d", skipna=False)
+            with np.errstate(over="ignore", invalid="ignore"):  # of runs that diverge
+                error = ((history.final - where) ** 2).sum("d", skipna=False)
             found = error.rename(ERROR if isinstance(method, FedSARSA) else TO_TARGET)
     return found.assign_attrs(failed=int((history.failed_at >= 0).sum()))
 
@@ -93,11 +95,22 @@ def rows(sweep: Sweep, outcomes: Sequence[xr.DataArray]) -> list[list[str]]:
     return table
 
 
-def table(rows: Sequence[Sequence[str]]) -> Table:
-    """The rows as a table for the terminal."""
+def meanings(configs: Sequence[Config], outcomes: Sequence[xr.DataArray]) -> list[str]:
+    """What these outcomes are, a sentence for each kind, with what holds for some of them alone."""
+    found = []
+    for name, meaning in MEANING.items():
+        own = [(config, one) for config, one in zip(configs, outcomes, strict=True) if one.name == name]
+        jumps = name == ERROR and any(config.algorithm.policy.kind in JUMPING for config, _ in own)
+        missing = any(one.isnull().sum() > one.attrs["failed"] for _, one in own)
+        average = ", of policies that jump to the average of a long run" * jumps
+        found += [f"{meaning}{average}{'; nan where there is none' * missing}"] if own else []
+    return found
+
+
+def table(rows: Sequence[Sequence[str]], meanings: Sequence[str]) -> Table:
+    """The rows as a table for the terminal, and below it what its numbers are."""
     names, *content = rows
-    caption = "\n".join(meaning for name, meaning in MEANING.items() if name in names)
-    result = Table(*(Column(name, justify="right") for name in names), caption=caption)
+    result = Table(*(Column(name, justify="right") for name in names), caption="\n".join(meanings))
     for row in content:
         result.add_row(*row)
     return result

@@ -27,7 +27,7 @@ def figure(grid: Grid, outcomes: Sequence[xr.DataArray], title: str) -> Figure |
     names = sorted({str(one.name) for one in outcomes})
     if len(names) != 1:
         return f"cells led to {' and '.join(names)}, which share no axis"
-    mean, margin = mean_and_margin(arrange(grid, outcomes))
+    mean, margin = map(plots.drawable, mean_and_margin(arrange(grid, outcomes)))
     (outcome,) = names
     if not np.isfinite(mean.values).any():
         return f"no cell has a {outcome} that is a number"

@@ -4,6 +4,7 @@ import math
 import warnings
 from pathlib import Path
 
+import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
@@ -11,16 +12,16 @@ from fedsarsa.experiments import learning_curves, plots
 from fedsarsa.experiments.config import Config
 from fedsarsa.experiments.references import reference
 from fedsarsa.experiments.statistics import mean_and_margin
-from fedsarsa.experiments.summary import MEANING, outcome_of
+from fedsarsa.experiments.summary import meanings, outcome_of
 from fedsarsa.federation.history import History
 
 
 def line(history: History, config: Config, folder: Path) -> str:
     """The outcome over runs, with its 95% margin and what it is."""
-    found = outcome_of(history, config, folder)
-    with warnings.catch_warnings(action="ignore", category=RuntimeWarning):  # all runs failed
+    with warnings.catch_warnings(action="ignore", category=RuntimeWarning):  # all runs failed or diverge
+        found = outcome_of(history, config, folder)
         mean, margin = (float(one) for one in mean_and_margin(found))
-    meaning = MEANING[str(found.name)].partition(": ")[2]
+    meaning = meanings([config], [found])[0].partition(": ")[2]
     if math.isnan(mean):
         return f"{found.name}: none ({'all runs failed' if found.attrs['failed'] == found.size else meaning})"
     runs = int(found.notnull().sum())
@@ -33,11 +34,13 @@ def picture(history: History, config: Config, folder: Path, title: str) -> tuple
     if "episodes" in history.data:
         return "learning-curve", learning_curves.figure(history, title)
     theta = reference(config, folder)
-    if theta is None:  # agent 0 would settle nowhere
-        error: xr.DataArray = ((history.central - history.final) ** 2).sum("d", skipna=False)
-        label = "squared distance to the run's last parameter"
-    else:
-        error, label = history.mse(theta), plots.ERROR
+    with np.errstate(over="ignore", invalid="ignore"):
+        if theta is None:  # agent 0 would settle nowhere
+            error: xr.DataArray = ((history.central - history.final) ** 2).sum("d", skipna=False)
+            label = "squared distance to the run's last parameter"
+        else:
+            error, label = history.mse(theta), plots.ERROR
+    error = plots.drawable(error)
     drawn, (axes,) = plots.panels(title, 1)
     for one in error.values:
         axes.plot(error["t"], one, color="0.6", linewidth=0.5)
