@@ -129,7 +129,11 @@ steps = 100
         ),
         (
             lambda: fs.EpsilonGreedy(fs.LinearSchedule(0.5, 2.0, 10)),
-            r"eps must be a number in \[0, 1\], got 2.0",
+            r"eps must be a number in \[0, 1\], got 2.0 at its end, from LinearSchedule",
+        ),
+        (
+            lambda: fs.EpsilonGreedy(fs.LinearSchedule(2.0, 0.1, 100)),
+            r"eps must be a number in \[0, 1\], got 2.0 at step 0, from LinearSchedule",
         ),
         (lambda: fs.Softmax(fs.LinearSchedule), "temperature must be a positive number, got <class"),
     ],
@@ -140,11 +144,13 @@ def test_bad_input(wrong, message):
 
 
 def test_a_number_out_of_range_on_the_way_is_named_with_its_step():
-    algo = fs.FedSARSA(fs.OneHot(), fs.EpsilonGreedy(fs.LinearSchedule(3.0, 0.0, 300)), 0.1, 10)
-    with pytest.raises(
-        ValueError, match=r"eps must be a number in \[0, 1\], got 3.0 at step 0 from LinearSch"
-    ):
-        algo.train(fleet(), 100)
+    class Hump:
+        def at(self, t):
+            return np.where(t == 100, 3.0, 0.5)
+
+    algo = fs.FedSARSA(fs.OneHot(), fs.EpsilonGreedy(Hump()), 0.1, 10)
+    with pytest.raises(ValueError, match=r"eps must be a number in \[0, 1\], got 3.0 at step 100, from <"):
+        algo.train(fleet(), 200)
 
 
 def test_predictions_are_refused():

@@ -192,6 +192,11 @@ class Scheduled:
         given = getattr(self, self.number)
         return float(given.at(np.array([LAST]))[0]) if self.changes else float(given)
 
+    def check_ends(self) -> None:
+        """Raise ``ValueError`` if the schedule begins or ends with a number that the policy cannot have."""
+        self.at_step(0)
+        self.at_step(LAST)
+
     def at_step(self, t: int) -> Self:
         """Return the policy with the number of step ``t``; itself, unless its number follows a schedule.
 
@@ -227,7 +232,8 @@ class Scheduled:
         try:
             return replace(self, **{self.number: float(value[0])})  # type: ignore[type-var]
         except ValueError as error:
-            raise ValueError(f"{error} at step {t} from {schedule!r}") from None
+            when = "at its end" if t == LAST else f"at step {t}"
+            raise ValueError(f"{error} {when}, from {schedule!r}") from None
 
 
 def stage_of(sync_every: int | None) -> int:

@@ -18,7 +18,7 @@ MOST_AT_ONCE = 100_000  # step sizes that are held to be summed or compared
 
 @dataclass(frozen=True)
 class ConstantStep:
-    """alpha_t = value (Corollary ``cor:err-con``).
+    """alpha_t = value (Corollary on constant steps, ``cor:err-con``).
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ class ConstantStep:
 
 @dataclass(frozen=True)
 class LinearDecay:
-    """alpha_t = 4 / (w (1 + t + a)) (Corollary ``cor:err-dec``).
+    """alpha_t = 4 / (w (1 + t + a)) (Corollary on decaying steps, ``cor:err-dec``).
 
     A history trained with it also holds theta-tilde, the average of the central parameters
     theta_0 .. theta_T with weights a + t.

@@ -7,7 +7,7 @@ from fedsarsa import _checks
 from fedsarsa._checks import Floats
 from fedsarsa.learning.policies.greedy import SHARE, TIES, Greedy, Tied, shown
 from fedsarsa.learning.policies.policy import ALL, Classes, State
-from fedsarsa.learning.schedules import LAST, Schedule, Scheduled
+from fedsarsa.learning.schedules import Schedule, Scheduled
 
 
 @dataclass(frozen=True)
@@ -17,8 +17,8 @@ class EpsilonGreedy(Scheduled, Tied):
     Parameters
     ----------
     eps : float or schedule
-        In [0, 1]. A schedule, such as ``LinearSchedule``, changes it while agents learn; outside training
-        the policy takes the schedule's last value.
+        In [0, 1]. A schedule, such as ``LinearSchedule``, changes it while agents learn; outside training,
+        the last value is used.
     ties : {"share", "first"}
         How ties are broken between the best actions, as in ``Greedy``.
 
@@ -46,7 +46,7 @@ class EpsilonGreedy(Scheduled, Tied):
     def __post_init__(self) -> None:
         _checks.choice("ties", self.ties, TIES)
         if self.changes:
-            self.at_step(LAST)
+            self.check_ends()
             return
         object.__setattr__(self, "eps", _checks.fraction("eps", self.eps))
 

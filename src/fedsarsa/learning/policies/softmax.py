@@ -9,18 +9,18 @@ import numpy as np
 from fedsarsa import _checks
 from fedsarsa._checks import Floats
 from fedsarsa.learning.policies.policy import ALL, Classes, State
-from fedsarsa.learning.schedules import LAST, Schedule, Scheduled
+from fedsarsa.learning.schedules import Schedule, Scheduled
 
 
 @dataclass(frozen=True)
 class Softmax(Scheduled):
-    """pi(a|s) proportional to exp(Q(s, a) / temperature); Lipschitz, as Assumption ``asmp:lip`` asks.
+    """pi(a|s) proportional to exp(Q(s, a) / temperature); Lipschitz, as Assumption 2 (``asmp:lip``) asks.
 
     Parameters
     ----------
     temperature : float or schedule
         Positive. The lower, the greedier. A schedule, such as ``LinearSchedule``, lowers it while agents
-        learn; the policy itself is then that of its end.
+        learn; outside training, the last value is used.
 
     Raises
     ------
@@ -46,7 +46,7 @@ class Softmax(Scheduled):
 
     def __post_init__(self) -> None:
         if self.changes:
-            self.at_step(LAST)
+            self.check_ends()
             return
         object.__setattr__(self, "temperature", _checks.positive("temperature", self.temperature))
 
