@@ -251,9 +251,49 @@ def test_what_is_no_callback():
             small().train(fleet(), 10, runs=1, callback=wrong)
 
 
-def test_errors_of_callbacks_come_through():
+@pytest.mark.parametrize("t", [0, 60])
+def test_errors_of_callbacks_come_through_once_the_training_is_saved(kind, t, tmp_path):
+    algo, group, engine = kind
+    path, seen = tmp_path / "training.nc", []
+
     def fails(event):
-        raise RuntimeError("no more")
+        if event.t == t:
+            raise RuntimeError("no more")
 
     with pytest.raises(RuntimeError, match="no more"):
-        small().train(fleet(), 10, runs=1, callback=fails)
+        algo.train(group, 200, runs=2, engine=engine, callback=fails, checkpoint=path)
+    assert path.exists() == (t > 0)
+    history = algo.train(
+        group, 200, runs=2, engine=engine, checkpoint=path, callback=lambda e: seen.append(e.t)
+    )
+    assert seen == [one for one in history.central.t.values.tolist() if one > t or t == 0]
+    if engine != "gym":  # environments begin anew
+        whole = algo.train(group, 200, runs=2, engine=engine)
+        np.testing.assert_array_equal(history.local, whole.local)
+        np.testing.assert_array_equal(history.central, whole.central)
+
+
+def test_an_error_of_a_callback_is_not_hidden_by_a_full_disk(tmp_path, monkeypatch):
+    def fails(event):
+        if event.t == 10:
+            raise RuntimeError("no more")
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(training.checkpoint, "save", full)
+    with pytest.raises(RuntimeError, match="no more") as caught:
+        small().train(fleet(), 50, runs=1, callback=fails, checkpoint=tmp_path / "training.nc")
+    assert "The training is not saved: [Errno 28]" in caught.value.__notes__[0]
+
+
+def test_records_cannot_be_written_to(kind):
+    algo, group, engine = kind
+
+    def write(event):
+        for array in (event.central, event.drift):
+            with pytest.raises(ValueError, match="read-only"):
+                array[:] = 5.0
+
+    history = algo.train(group, 50, runs=1, engine=engine, callback=write)
+    assert (history.central[:, 0] == 0).all()

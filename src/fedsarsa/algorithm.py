@@ -210,8 +210,9 @@ class FedSARSA:
         record_every : int
             Record every n-th synchronisation.
         checkpoint : path, optional
-            Save the training to this file every minute, on Ctrl-C and at the end. If it exists, training
-            resumes from it; with more ``steps`` than before, that extends the training.
+            Save the training to this file every minute, on Ctrl-C, where a callback stops it or raises, and
+            at the end. If it exists, training resumes from it; with more ``steps`` than before, that extends
+            the training.
         callback : function, or a list of them, optional
             Called with an event for every record (see ``fs.callbacks``); ``event.stop()`` ends the training.
             A fast engine calls it with a short delay; the event holds the numbers of its own t.
@@ -523,7 +524,8 @@ def train_prepared(
             print(f"fedsarsa: training on the GPU (engine {name!r})", file=sys.stderr)
         state, records, why = training.train(problem, trainer, start, record_every, progress, path, callbacks)
     settings = settings | ({"stopped": state.reports} if state.reports else {})
-    settings |= {} if why is None else {"stopped_early": why, "steps_asked_for": problem.steps}
+    settings |= {} if why is None else {"stopped_early": why}
+    settings |= {} if state.t == problem.steps else {"steps_asked_for": problem.steps}
     history = finished(problem, settings, state, records, name, record_every)
     nobody = training.why_nobody_is_left(state)
     if nobody is not None:

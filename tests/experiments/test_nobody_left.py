@@ -69,3 +69,21 @@ def test_python_gets_what_was_learned_before():
     assert history.data.steps.sum("bin").values.tolist() == [[12, 17]]
     assert history.learning_curve(bins=1).name == "reward_per_step"
     np.testing.assert_array_equal(history.learning_curve(bins=1).values, [[[2.0], [2.0]]])
+
+
+@pytest.mark.filterwarnings("ignore:agent . of run . stopped", "ignore:callback is called once")
+@pytest.mark.parametrize("sync_every", [5, None])
+def test_training_ends_with_the_round_in_which_the_last_agent_stopped(sync_every):
+    schedule = fs.EpsilonGreedy(fs.LinearSchedule(0.5, 0.1, 1000))
+    fleet = fs.GymFleet([fs.GymWorld(Failing, last=last) for last in (12, 17)], processes=0)
+    for policy in (fs.Greedy(), schedule):
+        algo, told = fs.FedSARSA(fs.TileCoding(1, 2), policy, 0.5, sync_every), []
+        with pytest.raises(RuntimeError, match="no agent is left") as caught:
+            algo.train(fleet, 100_000, runs=1, callback=told.append)
+        history = caught.value.history
+        steps = 18 if sync_every is None else 20
+        assert history.settings["steps"] == steps
+        assert history.settings["steps_asked_for"] == 100_000
+        records = [0] if sync_every is None else [0, 5, 10, 15, 20]
+        assert history.central.t.values.tolist() == [event.t for event in told] == records
+        assert history.data.bin_end.values[-1] == steps

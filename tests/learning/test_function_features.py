@@ -1,5 +1,6 @@
 """Features of one's own: any function of observations, in every engine that can call it."""
 
+import gymnasium as gym
 import numba
 import numpy as np
 import pytest
@@ -156,11 +157,47 @@ def test_features_that_are_not_finite_stop_the_agent():
     algo = fs.FedSARSA(lambda x: np.log(x[:, :1]), fs.Softmax(1.0), sync_every=10)
     with (
         np.errstate(all="ignore"),
-        pytest.warns(RuntimeWarning, match="features must be finite, got them not so at"),
-        pytest.raises(NoAgentLeftError, match="features must be finite") as stop,
+        pytest.warns(RuntimeWarning, match="features are not finite at observation"),
+        pytest.raises(NoAgentLeftError, match="features are not finite") as stop,
     ):
         algo.train(gyms(), 30, runs=1)
     assert (stop.value.history.data.stopped_at >= 0).all()
+
+
+class Unsound(gym.Env):
+    """Shows NaN in step ``breaks``, or at the beginning of its second episode, of ten steps."""
+
+    observation_space = gym.spaces.Box(0.0, 1.0, (1,), np.float64)
+    action_space = gym.spaces.Discrete(2)
+
+    def __init__(self, breaks=None, starts=True):
+        self.breaks, self.starts, self.t = breaks, starts, 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.array([0.5 if self.starts or self.t == 0 else np.nan]), {}
+
+    def step(self, action):
+        self.t += 1
+        seen = np.nan if self.t == self.breaks else self.np_random.uniform()
+        return np.array([seen]), 1.0, self.t % 10 == 0, False, {}
+
+
+@pytest.mark.parametrize(("options", "step"), [({"breaks": 7}, 6), ({"starts": False}, 10)])
+def test_functions_see_finite_observations_only(options, step):
+    """A function that rejects NaN, as scikit-learn's do, would end the training of all agents."""
+
+    def strict(x):
+        if not np.isfinite(x).all():
+            raise ValueError("Input X contains NaN.")
+        return np.hstack([x, 1 - x]) / 2
+
+    worlds = [fs.GymWorld(Unsound), fs.GymWorld(Unsound, **options), fs.GymWorld(Unsound)]
+    algo = fs.FedSARSA(strict, fs.EpsilonGreedy(0.1), 0.1, 5)
+    with pytest.warns(RuntimeWarning, match=rf"agent 1 of run 0 stopped at step {step}: .*got \[nan\]"):
+        history = algo.train(fs.GymFleet(worlds, processes=0), 40, runs=1)
+    assert history.data.stopped_at.values.tolist() == [[-1, step, -1]]
+    assert history.data.steps.sum("bin").values.tolist() == [[40, step, 40]]
 
 
 def test_only_compiled_functions_enter_compiled_engines():

@@ -31,7 +31,7 @@ from fedsarsa.engines.gym_vectors import Vectors
 from fedsarsa.federation.engine import Engine
 from fedsarsa.federation.participation import taking_part
 from fedsarsa.federation.problem import Problem
-from fedsarsa.federation.rounds import fail, gather, recorded, round_of, synchronise
+from fedsarsa.federation.rounds import fail, gather, is_over, recorded, round_of, synchronise
 from fedsarsa.federation.state import RUNNING, Episodes, State, Synchronisations
 from fedsarsa.learning import random
 from fedsarsa.learning.choice import renumbered
@@ -174,7 +174,9 @@ class GymEngine(Engine):
                     drift.append(synchronise(problem, state, t, self._present(state, t)))
                     self.stale |= bool((state.failed_at == t).any())
                     central.append(state.central.copy())
-        state.t += steps
+                state.t = t + 1
+                if (self.stale or not self.lanes) and is_over(problem, state):
+                    break
         return recorded(problem, central, drift)
 
     def _say_what_is_not_known(self) -> None:
@@ -221,10 +223,20 @@ class GymEngine(Engine):
         self.seen = self.inputs = rows.seen[:, : self.observed]
         return rows
 
-    def _evaluate(self, observations: Floats, inputs: Floats, lanes: list[int]) -> None:
-        """Compute the features of some lanes, where they are a function of the user's."""
-        if self.function is not None and lanes:
-            inputs[lanes] = self.function.rows(observations[lanes])
+    def _evaluate(self, observations: Floats, inputs: Floats, lanes: Any) -> None:
+        """Compute the features of some lanes, where they are a function of the user's.
+
+        The function, which may reject what is not finite, sees finite observations only.
+        """
+        if self.function is None:
+            return
+        seen = observations[lanes]
+        if not np.isfinite(seen).all():
+            lanes = np.arange(len(observations))[lanes]
+            lanes = lanes[np.isfinite(seen).all(axis=1)]
+            seen = observations[lanes]
+        if len(seen):
+            inputs[lanes] = self.function.rows(seen)
 
     def warm(self, state: State) -> None:
         """Compile all that training calls; no environment is made for it."""
@@ -268,8 +280,7 @@ class GymEngine(Engine):
         if self.waiting:  # what these answered begins their episodes; they learn from their next step
             begun, self.waiting = [lane for lane in self.waiting if ends[lane] == RUNNING_ON], []
             ends[begun] = STOPPED
-        if self.function is not None:
-            self.inputs[:] = self.function.rows(self.seen)
+        self._evaluate(self.seen, self.inputs, self.learning)
         if ended:
             self._reset(state, ended, t)
             self._evaluate(self.first, self.first_inputs, ended)
@@ -353,8 +364,9 @@ class GymEngine(Engine):
     def _what_is_not_finite(self, observations: Floats, lane: int) -> str:
         """Why a lane cannot continue: its observation, or what a function of the user's made of it."""
         got = observations[lane]
-        what = "features" if np.isfinite(got).all() else "observation"
-        return f"{what} must be finite, got {'them not so at ' * (what == 'features')}{got.tolist()}"
+        if np.isfinite(got).all():
+            return f"features are not finite at observation {got.tolist()}"
+        return f"observation must be finite, got {got.tolist()}"
 
     def _present(self, state: State, t: int) -> NDArray[np.bool]:
         """Whose learning counts in the round of step ``t``, (R, N)."""

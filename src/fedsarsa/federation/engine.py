@@ -57,7 +57,8 @@ class Engine(ABC):
     def advance(self, state: State, steps: int) -> Synchronisations:
         """Train every run for ``steps`` more steps, in place.
 
-        Either whole rounds, or a part of one round, which may end with its synchronisation.
+        Either whole rounds, or a part of one round, which may end with its synchronisation. Fewer where no
+        agent is left: training then ends with the round in which the last one stopped.
         """
         if not self.scheduled:
             return self.take_steps(state, steps)
@@ -65,7 +66,10 @@ class Engine(ABC):
         while state.t < end:
             begun = state.t - state.t % stage
             self.follow(self.given.at_step(begun).policy)
-            seen.append(self.take_steps(state, min(begun + stage, end) - state.t))
+            until = min(begun + stage, end)
+            seen.append(self.take_steps(state, until - state.t))
+            if state.t < until:
+                break
         return joined(seen)
 
     @abstractmethod

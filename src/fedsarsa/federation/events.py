@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,7 +21,7 @@ class Event:
     steps : int
         Steps per agent that were asked for.
     central : (runs, d)
-        Central parameters at t; of failed runs NaN. Not to be written to.
+        Central parameters at t, read-only; NaN for failed runs.
     drift : (runs,)
         Client drift before this synchronisation, NaN at t = 0.
     why : str or None
@@ -60,20 +60,26 @@ class Event:
     @property
     def central(self) -> Floats:
         """Central parameters (runs, d) at t."""
-        return self._records.central[:, self._place]
+        return self._record(self._records.central)
 
     @property
     def drift(self) -> Floats:
         """Client drift (runs,) before this synchronisation."""
-        return self._records.drift[:, self._place]
+        return self._record(self._records.drift)
+
+    def _record(self, array: Floats) -> Floats:
+        """What the history keeps of this record, which callbacks cannot write to."""
+        own = array[:, self._place]
+        own.flags.writeable = False
+        return own
 
     @cached_property
     def metrics(self) -> dict[str, Any]:
         """Numbers by name, over runs and agents; a callback may add its own for those that come after it.
 
         ``norm``, the mean norm of the central parameters, and ``drift``. Where worlds are not finite,
-        ``reward``, the mean of a step in the last whole stretch of time, a 200th of the training; and
-        ``return`` and ``length``, means over the episodes of the last stretch in which some have ended.
+        ``reward``, the mean of a step in the last complete time bin (1/200 of training); and ``return`` and
+        ``length``, means over the episodes of the last complete bin in which some have ended.
         """
         numbers: dict[str, Any] = {"norm": float(np.linalg.norm(self.central, axis=1).mean())}
         if self.t:
@@ -107,6 +113,14 @@ class Event:
 Callback = Callable[[Event], object]
 
 
+class Stop(NamedTuple):
+    """At which record callbacks end a training, and why: what one said, or what one raised."""
+
+    place: int
+    why: str | None = None
+    error: Exception | None = None
+
+
 def checked(callback: Callback | Sequence[Callback] | None) -> list[Callback]:
     """The callbacks, one, several or none."""
     listed = [] if callback is None else list(callback) if isinstance(callback, Sequence) else [callback]
@@ -123,12 +137,15 @@ def tell(
     records: Synchronisations,
     places: range,
     stride: int,
-) -> tuple[int, str] | None:
-    """Call all callbacks with every record at ``places``; at which one the training is to stop, and why."""
+) -> Stop | None:
+    """Call all callbacks with every record at ``places``; where the training is to stop, if it is."""
     for place in places:
         event = Event(problem, records, state.episodes, place, place * stride)
-        for callback in callbacks:
-            callback(event)
+        try:
+            for callback in callbacks:
+                callback(event)
+        except Exception as error:
+            return Stop(place, error=error)
         if event.why is not None:
-            return place, event.why
+            return Stop(place, event.why)
     return None

@@ -107,6 +107,13 @@ def end_round(
     fail(state, unsound(moving), end - 1)
 
 
+def is_over(problem: Problem, state: State) -> bool:
+    """Whether every agent of every run has stopped, and the round in which the last one did has ended."""
+    if state.episodes is None or (state.episodes.stopped_at == RUNNING).any():
+        return False
+    return state.t == round_of(problem, state.t) or problem.sync_every is None
+
+
 def open_round(problem: Problem, state: State, directions: Floats) -> None:
     """Let the server rule make the shift of the round that begins, in place, of directions (R, N, d)."""
     learning = state.failed_at == RUNNING

@@ -15,9 +15,10 @@ from fedsarsa._files import NO_ROOM
 from fedsarsa._interrupts import Interrupted, held_interrupt
 from fedsarsa.federation import checkpoint
 from fedsarsa.federation.engine import Engine, Together
-from fedsarsa.federation.events import Callback, tell
+from fedsarsa.federation.events import Callback, Stop, tell
 from fedsarsa.federation.problem import MOST_STEPS, Problem
 from fedsarsa.federation.progress import Progress, reporting
+from fedsarsa.federation.rounds import is_over
 from fedsarsa.federation.state import RUNNING, State, Synchronisations, first_state
 
 if TYPE_CHECKING:
@@ -74,7 +75,9 @@ def train(
 ) -> tuple[State, Synchronisations, str | None]:
     """Train to the end, or from the checkpoint at ``path`` to the end; the records begin with t = 0.
 
-    Where one of the ``callbacks`` stops it, there are records up to then alone, and the reason.
+    Where one of the ``callbacks`` stops it, there are records up to then alone, and the reason. Where no
+    agent is left, there are records up to the round in which the last one stopped. What a callback raises is
+    raised once the training is saved.
     """
     # Only where a checkpoint is read or written: short trainings would feel the time it takes.
     mark = cache(lambda: checkpoint.fingerprint(problem, engine.name, theta0, record_every) | engine.identity)
@@ -96,10 +99,14 @@ def train(
             UserWarning,
             stacklevel=4,
         )
-    stop = tell(callbacks, problem, state, records, range(1), stride) if state.t == 0 else None
+    stop: Stop | None = None
+    if state.t == 0:
+        stop = tell(callbacks, problem, state, records, range(1), stride)
+    _check_first_step(state)
     with held_interrupt() as interrupted, reporting(problem, state.t, progress) as report:
-        while state.t < problem.steps and not interrupted.is_set() and stop is None:
-            _check_first_step(state)
+        while state.t < problem.steps and stop is None and not interrupted.is_set():
+            if is_over(problem, state):
+                break
             begun = time.monotonic()
             length = span_length(problem, state.t, span, record_every)
             before = None
@@ -109,16 +116,16 @@ def train(
                 else:
                     length = stride - state.t % stride
             seen, told = engine.advance(state, length), known
+            _check_first_step(state)
             known = _note(problem, records, record_every, state.t, seen)
             _note_personal(problem, records, record_every, state)
             stop = tell(callbacks, problem, state, records, range(told, known), stride) if callbacks else None
             if stop is not None:
-                place, _ = stop
-                if place * stride < state.t:  # the same steps again, up to this record
+                if stop.place * stride < state.t:  # the same steps again, up to this record
                     assert before is not None
-                    engine.advance(before, place * stride - before.t)
+                    engine.advance(before, stop.place * stride - before.t)
                     state = before
-                known = place + 1
+                known = stop.place + 1
             report(state.t)
             ended = time.monotonic()
             span = adapted(span, ended - begun)
@@ -128,25 +135,30 @@ def train(
                 try:
                     checkpoint.save(path, mark(), state, records, known, problem.steps)
                 except OSError as error:
-                    if last or error.errno not in NO_ROOM:
+                    if stop is not None and stop.error is not None:
+                        stop.error.add_note(f"The training is not saved: {error}")
+                    elif last or error.errno not in NO_ROOM:
                         raise
-                    over = state.t == problem.steps
-                    then = "it cannot be extended" if over else "it continues, and saves again in a minute"
-                    warnings.warn(f"{error}; training is not saved: {then}", RuntimeWarning, stacklevel=3)
+                    else:
+                        then = "it continues, and saves again in a minute"
+                        if state.t == problem.steps:
+                            then = "it cannot be extended"
+                        warnings.warn(f"{error}; training is not saved: {then}", RuntimeWarning, stacklevel=3)
                 saved = time.monotonic()
-    _check_first_step(state)
+    if stop is not None and stop.error is not None:
+        raise stop.error
     if interrupted.is_set() and stop is None:
         raise Interrupted(f"interrupted after {state.t} of {problem.steps} steps")
     remark = problem.server.remark(state.memory)
     if remark is not None:
         warnings.warn(f"{type(problem.server).__name__}: {remark}", RuntimeWarning, stacklevel=3)
-    if stop is not None:
+    if state.t < problem.steps:
         records = Synchronisations(
             records.central[:, :known],
             records.drift[:, :known],
             {name: array[:, :known] for name, array in records.personal.items()},
         )
-    return state, records, None if stop is None else stop[1]
+    return state, records, None if stop is None else stop.why
 
 
 def train_together(

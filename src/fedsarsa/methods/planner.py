@@ -179,7 +179,8 @@ class Planning:
             "method": self.name,
             "method_settings": {one.name: repr(getattr(self, one.name)) for one in fields(self)},
             "warm_start": theta0 is not None,
-            **({} if why is None else {"stopped_early": why, "steps_asked_for": problem.steps}),
+            **({} if why is None else {"stopped_early": why}),
+            **({} if state.t == problem.steps else {"steps_asked_for": problem.steps}),
         }
         return finished(problem, settings, state, records, Planner.name, record_every)
 
