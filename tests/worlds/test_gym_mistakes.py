@@ -1,5 +1,7 @@
 """Mistakes with environments that would train something else, in silence."""
 
+import functools
+import threading
 import warnings
 
 import gymnasium as gym
@@ -30,6 +32,48 @@ def test_functions_of_a_loop_are_warned_of():
     ):
         fleet = fs.GymFleet(of_a_loop(9.0, 3.0))
     assert gravities(fleet) == [3.0, 3.0]  # as the warning says
+
+
+def of_config(config):
+    return gym.make("Pendulum-v1", g=config["g"])
+
+
+class Maker:
+    """Makes what it was last told to."""
+
+    def __call__(self):
+        return pendulum(self.g)
+
+
+def test_what_is_changed_after_a_world_is_made_does_not_change_it():
+    """highway-env's idiom, one dict that is changed in a loop."""
+    config, maker, limit = {}, Maker(), {"name": "TimeLimit"}
+    each = []
+    for g in (9.0, 3.0):
+        config["g"] = maker.g = g
+        limit["max_episode_steps"] = int(g)
+        each.append(
+            [
+                fs.GymWorld(of_config, config=config),
+                fs.GymWorld(functools.partial(of_config, config)),
+                fs.GymWorld(functools.partial(of_config, config=config)),
+                fs.GymWorld(maker),
+                fs.GymWorld(pendulum, g=g, wrappers=[limit]),
+            ]
+        )
+    for worlds in zip(*each, strict=True):
+        fleet = fs.GymFleet(worlds)
+        assert gravities(fleet) == [9.0, 3.0]
+    assert [world.time_limit for world in fleet] == [9, 3]
+    both = fs.GymFleet.make(of_config, vary={"config": [{"g": 9.0}, {"g": 3.0}]})
+    assert gravities(both) == [9.0, 3.0]
+
+
+def test_what_cannot_be_copied_is_shared():
+    lock = threading.Lock()
+    world = fs.GymWorld(lambda lock, g: pendulum(g), lock=lock, g=3.0)
+    assert world.options["lock"] is lock
+    assert gravities(fs.GymFleet([world])) == [3.0]
 
 
 SCALE = 2.0  # what notebooks and scripts have: a variable of the module
@@ -200,6 +244,32 @@ def test_options_vary_from_agent_to_agent():
     with pytest.raises(ValueError, match="spread must be 0 where no option is a float"):
         fs.GymFleet.make("Pendulum-v1", 3, spread=0.1)
     assert len({id(world) for world in fs.GymFleet.make("Pendulum-v1", 3)}) == 1
+
+
+def counted(steps=10, g=10.0, name=None):
+    return gym.make("Pendulum-v1", g=g, max_episode_steps=steps)
+
+
+def test_whole_numbers_are_drawn_for_what_is_one():
+    limits = fs.GymFleet.make("CartPole-v1", 20, {"max_episode_steps": (100, 103)}).varied()
+    assert set(limits["max_episode_steps"]) == {100, 101, 102, 103}
+    drawn = fs.GymFleet.make(counted, 20, {"steps": (5, 7), "g": (9, 10)}).varied()
+    assert set(drawn["steps"]) == {5, 6, 7}
+    assert not any(g.is_integer() for g in drawn["g"])
+    carts = fs.control.fleet("CartPole", 20, {"time_limit": (5, 7), "length": (1, 2)}).varied()
+    assert set(carts["time_limit"]) == {5, 6, 7}
+    assert not any(length.is_integer() for length in carts["length"])
+    with pytest.raises(TypeError, match="time_limit must be an integer, got 5"):
+        fs.control.fleet("CartPole", 2, {"time_limit": (5.0, 5.9)})
+
+
+@pytest.mark.parametrize(
+    ("vary", "got"),
+    [({"g": (9.0, 10.0)}, "none"), ({"g": [1.0], "steps": [3, 4]}, "lists of 1 and 2 values")],
+)
+def test_agents_must_be_counted(vary, got):
+    with pytest.raises(ValueError, match=f"agents must be given, or lists of one length in vary, got {got}"):
+        fs.GymFleet.make(counted, vary=vary)
 
 
 def test_machines_are_not_moved_unasked():

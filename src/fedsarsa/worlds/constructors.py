@@ -1,6 +1,7 @@
 """Which constructor makes an environment, in words that are the same in every process."""
 
 import contextlib
+import copy
 import dataclasses
 import enum
 import functools
@@ -44,6 +45,14 @@ def told(value: Any) -> str:
     return _ADDRESS.sub("", repr(value)) + " at ?"  # a repr may leave out what tells two objects apart
 
 
+def own(value: Any) -> Any:
+    """A copy that later changes do not reach; functions, classes and what cannot be copied, as they are."""
+    try:
+        return copy.deepcopy(value)
+    except Exception:  # whatever an object raises that cannot be copied
+        return value
+
+
 def unsure(words: str) -> bool:
     """Whether other constructors may be told in the same words."""
     return _UNSURE.search(words) is not None
@@ -54,6 +63,30 @@ OF_MAKE = ("max_episode_steps", "disable_env_checker")  # options of gymnasium.m
 
 def options_of(make_env: str | Callable[..., Any]) -> list[str] | None:
     """Names of the options that a constructor takes; None where it does not say."""
+    parameters = _parameters(make_env)
+    if parameters is None or any(one.kind is one.VAR_KEYWORD for one in parameters.values()):
+        return None
+    return [*parameters, *(OF_MAKE if isinstance(make_env, str) else ())]
+
+
+def default_of(make_env: str | Callable[..., Any], name: str) -> Any:
+    """What an option is unless given; None where that is not known."""
+    from fedsarsa.worlds._gymnasium import gymnasium
+
+    try:
+        own = _parameters(make_env) or {}
+        spec = gymnasium.spec(make_env) if isinstance(make_env, str) else None
+    except gymnasium.error.Error:  # no such id, which is said when the environment is made
+        return None
+    if spec is not None and name == OF_MAKE[0]:
+        return spec.max_episode_steps
+    if spec is not None and name in spec.kwargs:
+        return spec.kwargs[name]
+    return own[name].default if name in own else None
+
+
+def _parameters(make_env: str | Callable[..., Any]) -> Mapping[str, inspect.Parameter] | None:
+    """The arguments of a constructor, by name; None where it does not say."""
     from fedsarsa.worlds._gymnasium import gymnasium
 
     function: Any = make_env
@@ -62,12 +95,9 @@ def options_of(make_env: str | Callable[..., Any]) -> list[str] | None:
         if isinstance(function, str):
             function = gymnasium.envs.registration.load_env_creator(function)
     try:
-        parameters = inspect.signature(function).parameters.values()
+        return inspect.signature(function).parameters
     except (TypeError, ValueError):  # such as of what is not written in Python
         return None
-    if any(one.kind is one.VAR_KEYWORD for one in parameters):
-        return None
-    return [*(one.name for one in parameters), *(OF_MAKE if isinstance(make_env, str) else ())]
 
 
 def sharing(made: Sequence[Any]) -> list[tuple[list[int], list[str]]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import math
 import warnings
@@ -38,6 +39,9 @@ class GymWorld:
     **options
         Keyword arguments for ``make_env``.
 
+    ``make_env``, wrappers and options are copied, so that what is changed later changes no world: worlds may
+    be made in a loop that changes one dict. What cannot be copied, and what functions refer to, is shared.
+
     Raises
     ------
     TypeError
@@ -59,9 +63,16 @@ class GymWorld:
             raise TypeError(
                 f"make_env must be a registered id or a callable that makes an environment, got {make_env!r}"
             )
-        self.make_env = make_env
-        self.wrappers = gym_wrappers.checked(wrappers)
-        self.options = options
+        self.make_env = constructors.own(make_env)
+        self.wrappers = tuple(map(constructors.own, gym_wrappers.checked(wrappers)))
+        self.options = {name: constructors.own(value) for name, value in options.items()}
+
+    def with_options(self, options: dict[str, Any]) -> GymWorld:
+        """The same world with other values for some options."""
+        made = copy.copy(self)
+        made.__dict__.pop("spaces", None)
+        made.options = self.options | options
+        return made
 
     def make(self, render_mode: str | None = None) -> Any:
         """A new environment; whoever makes it closes it.
@@ -154,11 +165,15 @@ class GymWorld:
 
     @cached_property
     def spaces(self) -> Spaces:
-        """Observation and action space, checked; one environment is made and closed for it."""
+        """Observation and action space, checked; one environment is made and closed for it.
+
+        It also shows ``normalising`` wrappers, and the ``time_limit`` of episodes.
+        """
         with self.opened() as env:
             observation = gym_spaces.observation_space(env.observation_space, self.label)
             action = gym_spaces.action_space(env.action_space, self.label)
             self.normalising = gym_wrappers.normalising(env)
+            self.time_limit = gym_wrappers.time_limit(env)
         return Spaces(observation, action)
 
     def check_reward(self) -> None:
@@ -370,7 +385,8 @@ class GymFleet(ContinuousFleet, Sequence[GymWorld]):
             N; may be left out where ``vary`` holds lists.
         vary : dict, optional
             Options that differ: a tuple ``(low, high)`` draws each agent's uniformly from that range, a list
-            gives them agent by agent. Of a list with more than N values the first N count.
+            gives them agent by agent. Of a list with more than N values the first N count. From a range of
+            two whole numbers, whole numbers are drawn for an option that is one by default.
         spread : float
             Draw every float among ``options`` uniformly within this share of its value: 0.2 for 20% up and
             down. Those in ``vary`` are drawn as said there.
@@ -408,12 +424,14 @@ class GymFleet(ContinuousFleet, Sequence[GymWorld]):
             # A stream per option, by its name: neither the others nor N change what is drawn.
             rng = np.random.default_rng([_checks.integer("seed", seed, least=0), *name.encode()])
             if name in vary:
-                columns[name] = varied.column(name, vary[name], count, rng)
+                whole = varied.is_whole(constructors.default_of(make_env, name))
+                columns[name] = varied.column(name, vary[name], count, rng, whole)
             elif spread > 0 and isinstance(options[name], float):
                 columns[name] = varied.around(name, options[name], spread, count, rng)
         each = [{name: column[agent] for name, column in columns.items()} for agent in range(count)]
-        worlds = [GymWorld(make_env, wrappers=wrappers, **(options | own)) for own in each]
-        return cls(worlds if columns else worlds[:1] * count, discount, processes, vector, check)
+        world = GymWorld(make_env, wrappers=wrappers, **options)
+        worlds = [world.with_options(own) for own in each] if columns else [world] * count
+        return cls(worlds, discount, processes, vector, check)
 
     @property
     def counts(self) -> list[int] | None:  # type: ignore[override]

@@ -1,9 +1,10 @@
 """Gymnasium's wrappers by name, and those that give every agent features of its own."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from fedsarsa import _checks
+from fedsarsa.worlds.contract import NEVER
 
 # A name in gymnasium.wrappers, a table of a name and arguments, or what wraps an environment.
 Wrapper = str | Mapping[str, Any] | Callable[[Any], Any]
@@ -64,9 +65,23 @@ def normalising(env: Any) -> list[str]:
     from fedsarsa.worlds._gymnasium import gymnasium
 
     kinds = gymnasium.wrappers.NormalizeObservation, gymnasium.wrappers.NormalizeReward
-    found = []
+    return [type(one).__name__ for one in _around(env) if isinstance(one, kinds)]
+
+
+def time_limit(env: Any) -> int:
+    """Steps after which an episode is cut; ``NEVER`` where no wrapper or specification says."""
+    from fedsarsa.worlds._gymnasium import gymnasium
+
+    inner = [one for one in _around(env) if isinstance(one, gymnasium.wrappers.TimeLimit)]
+    limits = [getattr(one, "_max_episode_steps", None) for one in inner]
+    limits.append(getattr(env.spec, "max_episode_steps", None))
+    return min((int(limit) for limit in limits if limit is not None), default=NEVER)
+
+
+def _around(env: Any) -> Iterator[Any]:
+    """The wrappers around an environment, the outermost first."""
+    from fedsarsa.worlds._gymnasium import gymnasium
+
     while isinstance(env, gymnasium.Wrapper):
-        if isinstance(env, kinds):
-            found.append(type(env).__name__)
+        yield env
         env = env.env
-    return found

@@ -28,14 +28,16 @@ def count(agents: int | None, vary: Mapping[str, Any]) -> int:
         return _checks.integer("agents", agents, least=1)
     lengths = {len(given) for given in vary.values() if isinstance(given, list | np.ndarray)}
     if len(lengths) != 1:
-        raise ValueError(
-            f"agents must be given, or lists of one length in vary; got lists of {sorted(lengths)}"
-        )
+        got = "none" if not lengths else "lists of " + " and ".join(map(str, sorted(lengths))) + " values"
+        raise ValueError(f"agents must be given, or lists of one length in vary, got {got}")
     return lengths.pop()
 
 
-def column(name: str, given: Any, count: int, rng: np.random.Generator) -> list[Any]:
-    """One quantity of every agent: the first of a list, or draws from a range."""
+def column(name: str, given: Any, count: int, rng: np.random.Generator, whole: bool = False) -> list[Any]:
+    """One quantity of every agent: the first of a list, or draws from a range.
+
+    Where the quantity is a ``whole`` number by default, and both ends are, so is what is drawn.
+    """
     if isinstance(given, list | np.ndarray):
         if len(given) < count:
             raise ValueError(
@@ -50,7 +52,14 @@ def column(name: str, given: Any, count: int, rng: np.random.Generator) -> list[
     low, high = (_checks.number(f"vary[{name!r}]", end) for end in given)
     if low > high:
         raise ValueError(f"vary[{name!r}] must have low <= high, got {given!r}")
+    if whole and all(is_whole(end) for end in given):
+        return list(rng.integers(int(low), int(high), count, endpoint=True).tolist())
     return drawn(f"vary[{name!r}]", low, high, count, rng)
+
+
+def is_whole(value: Any) -> bool:
+    """Whether a value is an integer, and no truth value."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
 def around(name: str, middle: float, spread: float, count: int, rng: np.random.Generator) -> list[Any]:

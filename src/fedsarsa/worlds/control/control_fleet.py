@@ -16,7 +16,7 @@ from fedsarsa.worlds.control.world import ControlWorld
 class ControlFleet(ContinuousFleet, Sequence[ControlWorld]):
     """The worlds of N agents: one kind of world, physics of their own, one discount.
 
-    A sequence: ``len``, index, slice and iterate; printed, it is a table of who got what.
+    A sequence: ``len``, index, slice and iterate; printed, it is a table of each agent's physics.
 
     Parameters
     ----------
@@ -139,8 +139,9 @@ def fleet(
     agents : int, optional
         N; may be left out where ``vary`` holds lists.
     vary : dict, optional
-        Physics that differ: a tuple ``(low, high)`` draws each agent's uniformly from that range, a list
-        gives them agent by agent. Of a list with more than N values the first N count.
+        Physics that differ: a tuple ``(low, high)`` draws each agent's uniformly from that range (whole
+        numbers for ``time_limit``), a list gives them agent by agent. Of a list with more than N values the
+        first N count.
     spread : float
         Draw every physical quantity in the world's ``varied`` uniformly within this share of its value:
         0.2 for 20% up and down. Those in ``vary`` are drawn as said there.
@@ -181,7 +182,8 @@ def fleet(
         # A stream per quantity and draws agent by agent: neither the others nor N change what is drawn.
         rng = np.random.default_rng([_checks.integer("seed", seed, least=0), place])
         if name in vary:
-            columns[name] = varied.column(name, vary[name], count, rng)
+            whole = varied.is_whole(getattr(base, name))
+            columns[name] = varied.column(name, vary[name], count, rng, whole)
         elif spread > 0 and name in kind.varied:
             columns[name] = varied.around(name, getattr(base, name), spread, count, rng)
     worlds = []
