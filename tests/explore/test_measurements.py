@@ -216,7 +216,7 @@ def test_what_training_warns_of_is_said():
     found = measurements.train(config(SMALL + "&fleet.discount=0.95&algorithm.server.kind=personal"))
     said = measurements.remarks(found.fleet, found.algo, found.history)
     assert (
-        "Here rewards count over 20 steps, and values take long to travel so far: try a step size of"
+        "Here rewards count over 20 steps, and propagate slowly over that horizon: try a step size of"
         in said[1]
     )
     assert said[-1].startswith("Every agent listens to itself alone after 200 rounds")

@@ -2,11 +2,26 @@
 
 import logging
 
+import gymnasium as gym
 import numpy as np
 import pytest
 
 import fedsarsa as fs
 from fedsarsa.federation import published_setting
+
+
+class Endless(gym.Env):
+    """Its episodes end when they do."""
+
+    observation_space = gym.spaces.Box(0.0, 1.0, (1,), np.float64)
+    action_space = gym.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        return np.zeros(1), {}
+
+    def step(self, action):
+        return np.zeros(1), 1.0, False, False, {}
+
 
 TILES = fs.TileCoding(2, 2)
 CARTS = fs.control.fleet("CartPole", 2)
@@ -53,7 +68,23 @@ def test_finite_worlds_of_another_size(caplog):
 
 def test_environments_do_not_say_how_large_rewards_are(caplog):
     (temperature, _) = said(caplog, fs.FedSARSA(TILES), fs.GymFleet([fs.GymWorld("MountainCar-v0")]))
-    assert temperature.endswith("try a temperature of 1 times the size of a reward")
+    assert temperature.endswith(
+        "may reach 100 times the size of a reward: try a temperature of the size of a reward"
+    )
+
+
+def test_the_time_limit_of_environments_is_their_horizon(caplog):
+    """Without discounting, values reach as far as episodes."""
+    tiles = fs.TileCoding(2, 2, bounds=(-3.0, 3.0))
+    fleet = fs.GymFleet.make("CartPole-v1", 2, discount=1.0, max_episode_steps=150)
+    (temperature, step_size) = said(caplog, fs.FedSARSA(tiles), fleet)
+    assert "may reach 150 times the size of a reward: try a temperature of 1.5 times" in temperature
+    assert "over 150 steps" in step_size
+    limit = {"name": "TimeLimit", "max_episode_steps": 40}
+    inner = fs.GymFleet([fs.GymWorld(fs.control.CartPole().to_gymnasium, wrappers=[limit])], discount=1.0)
+    assert inner[0].time_limit == 40
+    endless = fs.GymFleet([fs.GymWorld(Endless)], discount=1.0)
+    assert said(caplog, fs.FedSARSA(fs.TileCoding(2, 2)), endless) == []
 
 
 def test_discount_has_no_default():

@@ -1,7 +1,6 @@
 """What to say where the published temperature or step size is used in worlds of another size."""
 
 import logging
-import math
 from typing import Any
 
 from fedsarsa.federation.problem import Problem
@@ -25,7 +24,7 @@ def remark(problem: Problem) -> None:
     for sentence in remarks(problem):
         if sentence not in _said:
             _said.add(sentence)
-            log.warning("fedsarsa: %s", sentence)
+            log.warning(sentence)
 
 
 def remarks(problem: Problem) -> list[str]:
@@ -35,31 +34,41 @@ def remarks(problem: Problem) -> list[str]:
     about step size / horizon.
     """
     horizon, reward = _horizon(problem.fleet), getattr(problem.fleet, "reward_cap", None)
-    found = []
+    found: list[str] = []
+    if horizon is None:
+        return found
     if problem.policy == Softmax(TEMPERATURE):
         values = horizon if reward is None else reward * horizon
         if values > 0 and not LARGEST / OTHER <= values <= LARGEST * OTHER:
-            unit = "" if reward is not None else " times the size of a reward"
+            known = reward is not None
             found.append(
                 f"the temperature {TEMPERATURE:g} of the policy is the published one, for Q-values up to "
-                f"{LARGEST:g}. Here they may reach {_words(values)}{unit}: try a temperature of "
-                f"{_words(values / SHARPNESS)}{unit}"
+                f"{LARGEST:g}. Here they may reach {_size(values, known)}: try a temperature of "
+                f"{_size(values / SHARPNESS, known)}"
             )
     if ConstantStep(STEP_SIZE) in problem.schedules and horizon > OTHER * HORIZON:
         better = min(LARGEST_STEP, STEP_SIZE * horizon / HORIZON)
         found.append(
             f"the step size {STEP_SIZE:g} is the published one, for a discount of 0.2. Here rewards count "
-            f"over {_words(horizon)} steps, and values take long to travel so far: try a step size of "
+            f"over {_words(horizon)} steps, and propagate slowly over that horizon: try a step size of "
             f"{_words(better)}"
         )
     return found
 
 
-def _horizon(fleet: Any) -> float:
-    """How many steps count: by the discount, or by the time limit."""
-    by_discount = math.inf if fleet.discount == 1 else 1 / (1 - fleet.discount)
-    limits = [getattr(world, "time_limit", NEVER) for world in fleet]
-    return min(by_discount, float(max(limits)))
+def _horizon(fleet: Any) -> float | None:
+    """How many steps count: by the discount, or by the time limit; None where neither says."""
+    limit = max(getattr(world, "time_limit", NEVER) for world in fleet)
+    if fleet.discount == 1:
+        return None if limit == NEVER else float(limit)
+    return min(1 / (1 - fleet.discount), float(limit))
+
+
+def _size(number: float, known: bool) -> str:
+    """A number of the size of Q-values; in rewards, unless it is ``known`` how large those are."""
+    if known:
+        return _words(number)
+    return "the size of a reward" if _words(number) == "1" else f"{_words(number)} times the size of a reward"
 
 
 def _words(number: float) -> str:
