@@ -134,12 +134,12 @@ def test_early_stopping_waits_and_knows_what_is_enough():
     def told(event):
         event.metrics["score"] = next(values)
 
-    stopping = fs.callbacks.EarlyStopping("score", patience=3, least=0.1)
+    stopping = fs.callbacks.EarlyStopping("score", patience=3, min_delta=0.1)
     history = small().train(fleet(), 500, runs=1, callback=[told, stopping])
     assert history.settings["steps"] == 20  # 2.0 at t = 5, and three records that are no better by 0.1
     assert history.settings["stopped_early"] == "score has not improved in 3 records, at t = 20"
     values = iter([3.0, 2.0, 1.0])
-    enough = fs.callbacks.EarlyStopping("score", mode="min", enough=1.0)
+    enough = fs.callbacks.EarlyStopping("score", mode="min", stopping_threshold=1.0)
     assert small().train(fleet(), 500, runs=1, callback=[told, enough]).settings["steps"] == 10
     for wrong in ({"mode": "most"}, {"patience": 0}, {"metric": 3}):
         with pytest.raises((ValueError, TypeError), match=f"{next(iter(wrong))} must be"):
@@ -152,7 +152,9 @@ def test_early_stopping_on_what_is_never_there():
     ):
         small().train(fleet(), 500, runs=1, callback=fs.callbacks.EarlyStopping("dirft", patience=4))
     told = []
-    with pytest.raises(ValueError, match="metric must be one of norm, drift, got 'return'"):
+    with pytest.raises(
+        ValueError, match=r"metric must be one of norm, drift, got 'return'.* had; no episode has ended"
+    ):
         small().train(fleet(), 500, runs=1, callback=[told.append, fs.callbacks.EarlyStopping()])
     assert told[-1].t == 50  # a tenth: where episodes take long, the first may end so late
     carts = fs.control.fleet("CartPole", 2, time_limit=20)
@@ -218,6 +220,39 @@ def test_json_lines(tmp_path):
         fs.callbacks.JSONLines(tmp_path / "nowhere" / "metrics.jsonl")
 
 
+def test_json_lines_of_a_training_that_resumes_are_not_repeated(tmp_path):
+    """A killed training resumes from its last checkpoint, and has written lines since."""
+    path, saved = tmp_path / "metrics.jsonl", tmp_path / "training.nc"
+    small().train(fleet(), 20, runs=1, checkpoint=saved)
+    writer = fs.callbacks.JSONLines(path)
+    small().train(fleet(), 40, runs=1, callback=writer)
+    with path.open("a") as file:
+        file.write('{"t": 45, "no')  # killed while it wrote
+    for again in (fs.callbacks.JSONLines(path), writer):
+        state = saved.read_bytes()
+        small().train(fleet(), 40, runs=1, checkpoint=saved, callback=again)
+        saved.write_bytes(state)
+        lines = [json.loads(line)["t"] for line in path.read_text().splitlines()]
+        assert lines == [0, 5, 10, 15, 20, 25, 30, 35, 40]
+
+
+def test_metrics_may_be_words(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    note = lambda event: event.metrics.update(note="as ever")  # noqa: E731
+    small().train(fleet(), 10, runs=1, callback=[note, fs.callbacks.JSONLines(path)])
+    assert [json.loads(line)["note"] for line in path.read_text().splitlines()] == ["as ever"] * 3
+
+
+def test_evaluation_cuts_episodes():
+    rods = fs.control.fleet("Pendulum", 2, time_limit=10**9)
+    algo = fs.FedSARSA(fs.FourierBasis(1), fs.Softmax(1.0), 0.1, 10, actions=fs.GridActions(3))
+    told = []
+    evaluation = fs.callbacks.Evaluation(rods, algo, every=1, episodes=2, steps=20)
+    history = algo.train(rods, 10, runs=1, callback=[evaluation, told.append])
+    expected = fs.rollouts(rods, algo, history.final[0], 2, steps=20).mean_return.mean()
+    assert told[-1].metrics["evaluation"] == pytest.approx(float(expected))
+
+
 def test_weights_and_biases_gets_numbers_and_steps():
     class Run:
         def __init__(self):
@@ -237,12 +272,14 @@ def test_weights_and_biases_gets_numbers_and_steps():
 def test_tensorboard_writes_event_files(tmp_path):
     pytest.importorskip("tensorboardX")
     board = fs.callbacks.TensorBoard(tmp_path)
-    small().train(fleet(), 10, runs=1, callback=board)
+    note = lambda event: event.metrics.update(note="as ever")  # noqa: E731
+    small().train(fleet(), 10, runs=1, callback=[note, board])
     board.close()
     (written,) = tmp_path.iterdir()
     content = written.read_bytes()
     assert b"drift" in content
     assert b"norm" in content
+    assert b"as ever" in content
 
 
 def test_what_is_no_callback():

@@ -228,11 +228,27 @@ def test_environments_that_fail_are_named_and_the_others_are_played(wrong, messa
 def test_episodes_without_an_end_are_cut_and_named(monkeypatch):
     monkeypatch.setattr("fedsarsa.rollout.LONGEST", 4)
     algo = fs.FedSARSA(fs.TileCoding(1, 1), fs.Greedy())
-    with pytest.warns(RuntimeWarning, match="agent 0: 3 episodes of Faulty were cut after 4 steps"):
+    said = "agent 0: episodes of Faulty are cut after 4 steps.*give steps="
+    with pytest.warns(RuntimeWarning, match=said) as caught:
         played = fs.rollouts(fs.GymFleet([fs.GymWorld(Faulty)], 0.9), algo, np.zeros(4), 3)
+    assert len(caught) == 1
     np.testing.assert_array_equal(played.returns, [[4.0] * 3])
     monkeypatch.setattr("fedsarsa.rollout.LONGEST", 5)
     fs.rollouts(fs.GymFleet([fs.GymWorld(Faulty)], 0.9), algo, np.zeros(4), 3)  # ended in time: no warning
+
+
+def test_episodes_are_cut_where_one_asks_for_it():
+    algo = fs.FedSARSA(fs.TileCoding(1, 1), fs.Greedy(), actions=fs.GridActions(3))
+    rods = fs.control.fleet("Pendulum", 2, time_limit=10**9)
+    gyms = fs.GymFleet([fs.GymWorld("Pendulum-v1", max_episode_steps=10**9)] * 2)
+    for group in (rods, gyms):
+        played = fs.rollouts(group, algo, np.zeros(24), 4, steps=30)
+        assert (played.lengths == 30).all()
+        np.testing.assert_allclose(played.mean_reward, played.mean_return / 30)
+        with pytest.raises(ValueError, match="steps must be an integer of at least 1, got 0"):
+            fs.rollouts(group, algo, np.zeros(24), steps=0)
+    shorter = fs.rollouts(rods, algo, np.zeros(24), 4, steps=10)
+    assert (shorter.mean_return > fs.rollouts(rods, algo, np.zeros(24), 4, steps=30).mean_return).all()
 
 
 def test_states_of_control_worlds_that_are_not_finite_are_named():

@@ -7,6 +7,7 @@ them.
 
 import json
 import math
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +33,9 @@ class EarlyStopping:
         ``return``, ``length`` and ``reward`` have a tenth of the training to come.
     mode : {"max", "min"}
         Whether larger or smaller values are better.
-    least : float
+    min_delta : float
         The smallest change that counts as an improvement.
-    enough : float, optional
+    stopping_threshold : float, optional
         Stop as soon as the metric is as good as this.
 
     Raises
@@ -57,14 +58,16 @@ class EarlyStopping:
         metric: str = "return",
         patience: int = 10,
         mode: str = "max",
-        least: float = 0.0,
-        enough: float | None = None,
+        min_delta: float = 0.0,
+        stopping_threshold: float | None = None,
     ) -> None:
         self.metric = _checks.instance("metric", metric, str, "the name of a metric")
         self.patience = _checks.integer("patience", patience, least=1)
         self.sign = 1.0 if _checks.choice("mode", mode, ("max", "min")) == "max" else -1.0
-        self.least = _checks.number("least", least)
-        self.enough = None if enough is None else self.sign * _checks.number("enough", enough)
+        self.min_delta = _checks.number("min_delta", min_delta)
+        self.threshold = stopping_threshold
+        if stopping_threshold is not None:
+            self.threshold = self.sign * _checks.number("stopping_threshold", stopping_threshold)
         self.best, self.waited, self.missed, self.seen = -math.inf, 0, 0, False
 
     def __call__(self, event: Event) -> None:
@@ -76,11 +79,11 @@ class EarlyStopping:
             return
         self.seen = True
         value = self.sign * float(event.metrics[self.metric])
-        if value > self.best + self.least:
+        if value > self.best + self.min_delta:
             self.best, self.waited = value, 0
         else:
             self.waited += 1
-        if self.enough is not None and value >= self.enough:
+        if self.threshold is not None and value >= self.threshold:
             event.stop(f"{self.metric} is {self.sign * value:g} at t = {event.t}")
         elif self.waited >= self.patience:
             event.stop(f"{self.metric} has not improved in {self.waited} records, at t = {event.t}")
@@ -90,9 +93,12 @@ class EarlyStopping:
         self.missed += 1
         due = self.metric not in LATER or event.t >= event.steps / 10
         if not self.seen and self.missed >= self.patience and due:
+            hint = _checks.nearest(self.metric, [*event.metrics, *LATER])
+            if self.metric in LATER:
+                hint = "; no episode has ended, or worlds are finite, which have none"
             raise ValueError(
                 f"metric must be one of {', '.join(event.metrics)}, got {self.metric!r}, which none of "
-                f"{self.missed} records had{_checks.nearest(self.metric, [*event.metrics, *LATER])}"
+                f"{self.missed} records had{hint}"
             )
 
 
@@ -114,6 +120,8 @@ class Evaluation:
         Episodes per agent.
     seed : int
         Decides the episodes.
+    steps : int, optional
+        Cut episodes after so many steps, as `rollouts` does.
 
     Raises
     ------
@@ -133,8 +141,17 @@ class Evaluation:
     [False, True, False, True, False]
     """
 
-    def __init__(self, fleet: Any, algo: Any, every: int = 10, episodes: int = 10, seed: int = 0) -> None:
+    def __init__(
+        self,
+        fleet: Any,
+        algo: Any,
+        every: int = 10,
+        episodes: int = 10,
+        seed: int = 0,
+        steps: int | None = None,
+    ) -> None:
         self.fleet, self.algo = fleet, algo
+        self.steps = None if steps is None else _checks.integer("steps", steps, least=1)
         self.every = _checks.integer("every", every, least=1)
         self.episodes = _checks.integer("episodes", episodes, least=1)
         self.seed, self.count = _checks.integer("seed", seed, least=0), -1
@@ -157,7 +174,8 @@ class Evaluation:
             return float(evaluate(fleet, self.algo, theta)["discounted_return"].mean())
         from fedsarsa.rollout import rollouts
 
-        return float(rollouts(fleet, self.algo, theta, self.episodes, seed=self.seed).mean_return.mean())
+        played = rollouts(fleet, self.algo, theta, self.episodes, seed=self.seed, steps=self.steps)
+        return float(played.mean_return.mean())
 
 
 class JSONLines:
@@ -166,7 +184,8 @@ class JSONLines:
     Parameters
     ----------
     path : str or Path
-        Where to. A training that begins replaces the file; one that resumes from a checkpoint appends to it.
+        Where to. A training that begins replaces the file; one that resumes from a checkpoint appends to it,
+        and replaces the lines from there on.
 
     Raises
     ------
@@ -185,14 +204,27 @@ class JSONLines:
     """
 
     def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+        self.path, self.last = Path(path), math.inf
         _files.check_writable(self.path.parent)
 
     def __call__(self, event: Event) -> None:
         """Write a line."""
+        if event.t <= self.last:  # the first record that this training writes
+            earlier = self._earlier(event.t) if event.t else []
+            _files.write_text("".join(f"{line}\n" for line in earlier), self.path)
+        self.last = event.t
         told = {"t": event.t} | {name: _plain(value) for name, value in event.metrics.items()}
-        with self.path.open("w" if event.t == 0 else "a", encoding="utf-8") as file:
+        with self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(told) + "\n")
+
+    def _earlier(self, t: int) -> list[str]:
+        """The lines of records before ``t``; a killed training may have left half a line."""
+        lines = []
+        with suppress(FileNotFoundError, ValueError, TypeError, KeyError):
+            for line in self.path.read_text(encoding="utf-8").splitlines():
+                if json.loads(line)["t"] < t:
+                    lines.append(line)
+        return lines
 
 
 class TensorBoard:
@@ -229,7 +261,8 @@ class TensorBoard:
     def __call__(self, event: Event) -> None:
         """Write the record's metrics."""
         for name, value in event.metrics.items():
-            self.writer.add_scalar(name, value, event.t)
+            add = self.writer.add_text if isinstance(value, str) else self.writer.add_scalar
+            add(name, value, event.t)
 
     def close(self) -> None:
         """Write what is not yet on disk; tensorboardX does so now and then, and when the process ends."""
@@ -275,6 +308,8 @@ class WeightsAndBiases:
 
 
 def _plain(value: Any) -> Any:
-    """A number as JSON has it; what is not finite is null."""
+    """A string, or a number as JSON has it; what is not finite is null."""
+    if isinstance(value, str):
+        return value
     number = float(value)
     return number if math.isfinite(number) else None

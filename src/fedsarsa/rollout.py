@@ -45,6 +45,7 @@ def rollouts(
     episodes: int = 20,
     greedy: bool = True,
     seed: int = 0,
+    steps: int | None = None,
 ) -> xr.Dataset:
     """Every agent's return under a parameter, over episodes in its own world.
 
@@ -62,17 +63,19 @@ def rollouts(
         Take the best action, ties broken as ``algo.policy`` does; otherwise act by that policy.
     seed : int
         Decides every random number.
+    steps : int, optional
+        Cut episodes after so many steps, for worlds in which they never end. Unless given, episodes in
+        Gymnasium environments are cut after 100 000 steps, which may take long, with a warning.
 
     Returns
     -------
     xarray.Dataset
         ``returns`` and ``lengths`` (agent, episode); ``mean_return``, ``margin`` (half the width of its 95%
-        confidence interval) and ``mean_length`` over ``agent``, whose coordinates are all numbers in which
-        worlds differ.
+        confidence interval), ``mean_length`` and ``mean_reward`` (of a step) over ``agent``, whose
+        coordinates are all numbers in which worlds differ.
 
     An environment that fails, or answers with what is not finite, is warned of; its agent's returns are NaN
-    from that episode on, as are its means, and ``lengths`` counts the steps that it took. Environments
-    without a time limit are cut after 100 000 steps, with a warning.
+    from that episode on, as are its means, and ``lengths`` counts the steps that it took.
 
     Raises
     ------
@@ -97,8 +100,9 @@ def rollouts(
         raise TypeError(f"rollouts are for control worlds and GymFleet, got {fleet!r}; use fs.evaluate")
     parameters = parameters_of(problem, theta)
     policy: Policy = policies.greedy_as(problem.policy) if greedy else problem.policy
+    longest = None if steps is None else _checks.integer("steps", steps, least=1)
     play = _play_gym if isinstance(fleet, GymFleet) else _play_control
-    returns, lengths = play(problem, policy, parameters)
+    returns, lengths = play(problem, policy, parameters, longest)
     margin = np.full(len(fleet), math.nan)
     if episodes > 1:
         width = float(stats.t.ppf(0.975, episodes - 1)) / math.sqrt(episodes)
@@ -110,6 +114,7 @@ def rollouts(
             "mean_return": ("agent", returns.mean(axis=1)),
             "margin": ("agent", margin),
             "mean_length": ("agent", np.where(np.isnan(returns), math.nan, lengths).mean(axis=1)),
+            "mean_reward": ("agent", returns.sum(axis=1) / lengths.sum(axis=1)),
         }
     )
     return data.assign_coords(varied.coordinates(fleet, {*data.variables, *data.dims}))
@@ -124,12 +129,16 @@ def parameters_of(problem: Problem, theta: ArrayLike) -> Floats:
     return np.array(given).reshape(-1, problem.features.dim)
 
 
-def _play_control(problem: Problem, policy: Policy, theta: Floats) -> tuple[Floats, Integers]:
+def _play_control(
+    problem: Problem, policy: Policy, theta: Floats, longest: int | None
+) -> tuple[Floats, Integers]:
     """Returns and lengths (N, episodes) in control worlds."""
     fleet = problem.fleet
     # Every agent holds one episode at a time and learns nothing: there is no need for more memory.
     one = replace(problem, runs=1, step=Step())
     model, worlds, held = model_of(one, policy), worlds_of(one), first_episodes(one)
+    if longest is not None:
+        worlds = worlds._replace(limits=np.minimum(worlds.limits, longest))
     none = np.empty((1, problem.agents, 0))
     lanes = rows_of(held, np.zeros((1, problem.agents), np.uint32), none, none, slice(None))
     learners = Learners(lanes, np.empty(0, np.uint32), held.physical[0], theta, np.empty((problem.agents, 0)))
@@ -191,8 +200,12 @@ class _FailedError(Exception):
     """What an environment did wrong."""
 
 
-def _play_gym(problem: Problem, policy: Policy, theta: Floats) -> tuple[Floats, Integers]:
+def _play_gym(
+    problem: Problem, policy: Policy, theta: Floats, longest: int | None
+) -> tuple[Floats, Integers]:
     """Returns and lengths (N, episodes) in Gymnasium environments."""
+    most = LONGEST if longest is None else longest
+    warned = longest is not None
     fleet: Any = problem.fleet
     size = len(fleet.bounds[0])
     actions = None if problem.features.joint else fleet.actions(problem.per_number)
@@ -200,25 +213,28 @@ def _play_gym(problem: Problem, policy: Policy, theta: Floats) -> tuple[Floats, 
     returns, lengths = np.zeros(shape), np.zeros(shape, np.int64)
     for agent, world in enumerate(fleet):
         player = Player(problem, policy, theta[agent % len(theta)], problem.seed, agent)
-        env, episode, cut = InProcess([world]), 0, 0
+        env, episode = InProcess([world]), 0
         try:
             for episode in range(problem.runs):
                 (answer,) = env.reset([0], [player.world_seed if episode == 0 else None])
                 seen, over = _observed(answer, size), False
-                while not over and lengths[agent, episode] < LONGEST:
+                while not over and lengths[agent, episode] < most:
                     (answer,) = env.step([0], [player.act(seen, actions, world.spaces.action)])
                     seen, reward, over = _stepped(answer, size)
                     returns[agent, episode] += reward
                     lengths[agent, episode] += 1
-                cut += not over
+                if not (over or warned):  # now, as all that follows may take as long
+                    warned = True
+                    _warn(
+                        f"agent {agent}: episodes of {world.label} are cut after {most} steps, before they "
+                        "end; give steps= to cut them sooner"
+                    )
         except _FailedError as failed:
             where = f"episode {episode}, step {lengths[agent, episode]}"
             returns[agent, episode:] = math.nan
             _warn(f"agent {agent} stopped in {where}: {world.label}: {failed}")
         finally:
             env.close()
-        if cut:
-            _warn(f"agent {agent}: {cut} episodes of {world.label} were cut after {LONGEST} steps")
     return returns, lengths
 
 
