@@ -127,6 +127,15 @@ def test_other_mistakes():
         fs.Policy.of(CARTS, algo, np.zeros(3))
     with pytest.raises(ValueError, match="finite numbers, 4 of them, got"):
         fs.Policy.of(CARTS, algo, np.zeros(324)).values([1.0, 2.0])
+    method = fs.methods.FedQ([fs.FixedPolicy()] * 2, step_size=0.1, sync_every=10)
+    with pytest.raises(TypeError, match=r"algo must be a FedSARSA, got FedQ.*own policies\(history\) are"):
+        fs.Policy.of(fs.paper.fleet(2, states=2, actions=2), method, np.zeros(4))
+
+
+def test_a_file_that_was_not_there_is_not_called_intact(tmp_path):
+    policy = fs.Policy.of(CARTS, fs.FedSARSA(fs.TileCoding(2, 2), fs.Greedy()), np.zeros(324))
+    with pytest.raises(OSError, match=r"nowhere.*could not be written \(No such file or directory\)$"):
+        policy.save(tmp_path / "nowhere" / "policy.npz")
 
 
 def test_functions_are_given_again(tmp_path):

@@ -184,3 +184,10 @@ def test_candidates_approach_the_softmax_over_all_actions():
     density = np.exp(-np.cos(np.pi * (grid + 2) / 4) / np.sqrt(2) / 0.25)
     expected = float((grid * density).sum() / density.sum())
     assert np.mean(means) == pytest.approx(expected, abs=4 * np.std(means) / np.sqrt(len(means)))
+
+
+def test_never_averaging_has_a_name():
+    with pytest.raises(
+        TypeError, match="sync_every must be an integer, or None to never average, got 'never'"
+    ):
+        fs.FedSARSA(sync_every="never")

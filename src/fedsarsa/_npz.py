@@ -24,8 +24,9 @@ def save(path: Path, kind: str, about: dict[str, Any], arrays: Arrays) -> None:
     try:
         _files.write(_files.sealed(image), path)
     except OSError as error:
+        before = "; the one before is intact" if path.exists() else ""
         raise OSError(
-            f"{path}: the {kind} could not be written ({error.strerror or error}); the one before is intact"
+            f"{path}: the {kind} could not be written ({error.strerror or error}){before}"
         ) from None
 
 

@@ -96,6 +96,8 @@ class Policy:
         ------
         ValueError
             ``theta`` is not of the size that the features have in these worlds.
+        TypeError
+            ``algo`` is no FedSARSA.
 
         Examples
         --------
@@ -107,6 +109,9 @@ class Policy:
         """
         from fedsarsa.federation.spaces import any_fleet
 
+        if not (hasattr(algo, "problem") and hasattr(algo, "policy")):
+            own = "; its own policies(history) are what it has learned" if hasattr(algo, "policies") else ""
+            raise TypeError(f"algo must be a FedSARSA, got {algo!r}{own}")
         problem = algo.problem(any_fleet(fleet), 1, 1, 0)
         return cls.for_problem(problem, theta, policies.greedy_as(algo.policy) if greedy else algo.policy)
 
@@ -138,7 +143,7 @@ class Policy:
         Parameters
         ----------
         observation : int or array
-            The number of a state in finite worlds; elsewhere what the world shows.
+            The number of a state in finite worlds; elsewhere the observation that the environment returns.
 
         Returns
         -------

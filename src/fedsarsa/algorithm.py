@@ -60,7 +60,7 @@ class FedSARSA:
     sync_every : int or None
         K, local steps per round; None: the server never averages (independent learners).
     radius : float or None
-        G-bar, the radius of the ball on which the server projects; None: no projection.
+        G-bar, the radius of the ball onto which the server projects; None: no projection.
     weights : (N,) array or None
         The server's weights, which sum to one; 1/N unless given.
     server : a rule of ``fs.servers``, optional
@@ -106,8 +106,8 @@ class FedSARSA:
 
         theta_i <- theta_i + alpha_t phi(s, a) (r + discount phi(s', a')'theta_i - phi(s, a)'theta_i)
 
-    Every K steps the server sets all theta_i to Proj(sum_i weights_i theta_i), the projection being on the
-    ball of ``radius``.
+    Every K steps the server sets all theta_i to Proj(sum_i weights_i theta_i), the projection being onto
+    the ball of ``radius``.
 
     Examples
     --------
@@ -138,7 +138,12 @@ class FedSARSA:
         policies.check(self.policy)
         step_sizes.schedules(self.step_size)
         if self.sync_every is not None:
-            every = _checks.integer("sync_every", self.sync_every, least=1)
+            try:
+                every = _checks.integer("sync_every", self.sync_every, least=1)
+            except TypeError:
+                raise TypeError(
+                    f"sync_every must be an integer, or None to never average, got {self.sync_every!r}"
+                ) from None
             object.__setattr__(self, "sync_every", every)
         if self.server is not None:
             servers.check(self.server)
@@ -198,8 +203,8 @@ class FedSARSA:
         engine : {"auto", "cpu", "cuda", "gym", "ray", "reference"}
             ``reference`` is the specification. ``cpu`` gives the same numbers, compiled; so do ``cuda`` on an
             NVIDIA GPU and ``ray`` on a cluster (see ``engines.ray``). ``gym`` steps Gymnasium environments.
-            ``auto`` takes ``cpu`` or ``gym``, and ``cuda`` for trainings that take a GPU seconds and
-            processors minutes.
+            ``auto`` takes ``cpu`` or ``gym``, and ``cuda`` for trainings that take minutes on the CPU and
+            seconds on a GPU.
         theta0 : (d,), (N, d) or (runs, N, d) array, or ``history.final``, optional
             Where to start, 0 unless given: a federated parameter, to personalise it alone. A labelled array
             (run, d), such as ``history.final``, has a start for every run.
@@ -263,11 +268,12 @@ class FedSARSA:
         fleet = any_fleet(fleet)
         problem = self.problem(fleet, steps, runs, seed)
         if self.sync_every is None and (self.participation < 1 or self.faults is not None):
-            raise ValueError(
-                "sync_every must be a number with participation or faults, which are of rounds, got None"
-            )
+            raise ValueError("participation and faults need rounds: set sync_every, got None")
         if problem.partial and getattr(fleet, "vector", False):
-            raise ValueError("vector must be False where not all agents take part, got True: all of it steps")
+            raise ValueError(
+                "vector must be False where not all agents take part, got True: a vector environment steps "
+                "all agents"
+            )
         published_setting.remark(problem)
         start = starting_point(problem, theta0, self.initial_value)
         return Prepared(problem, start, self.settings(fleet) | {"warm_start": theta0 is not None})
@@ -280,7 +286,7 @@ class FedSARSA:
         theta : (d,) array
             The parameter, such as ``history.final[0]``.
         observation : int or array
-            The number of a state in finite worlds; elsewhere what the world shows.
+            The number of a state in finite worlds; elsewhere the observation that the environment returns.
         fleet : Fleet, ControlFleet, GymFleet or sequence of FiniteMDP, optional
             The worlds; unless given, those in which this algorithm was trained last.
 
@@ -318,7 +324,7 @@ class FedSARSA:
         theta : (d,) array
             The parameter, such as ``history.final[0]``.
         observation : int or array
-            The number of a state in finite worlds; elsewhere what the world shows.
+            The number of a state in finite worlds; elsewhere the observation that the environment returns.
         rng : numpy.random.Generator or int, optional
             Where chance comes from, or a seed; a fresh one unless given.
         fleet : Fleet, ControlFleet, GymFleet or sequence of FiniteMDP, optional

@@ -267,3 +267,15 @@ def test_settings_are_changed_on_the_command_line(tmp_path):
         ("fleet.agents.x=1", "fleet.agents: expected a table, since fleet.agents.x is set, got 3"),
     ):
         assert message in command("train", config, "--out", tmp_path / "no", "--set", bad).stderr
+
+
+def test_the_kind_of_a_table_is_changed_with_the_table(tmp_path):
+    config = tmp_path / "small.toml"
+    config.write_text(SMALL + '\n[algorithm]\npolicy = { kind = "epsilon-greedy", eps = 0.1 }\n')
+    kept = command("train", config, "--out", tmp_path / "no", "--set", "algorithm.policy.kind=softmax")
+    assert kept.returncode == 2
+    assert "algorithm.policy.eps: unknown key of this kind, but one of kind epsilon-greedy" in kept.stderr
+    whole = 'algorithm.policy={ kind = "softmax" }'
+    said = " ".join(kept.stderr.split())
+    assert f"softmax keeps the other keys of the table; to replace all of it: --set '{whole}'" in said
+    assert command("train", config, "--out", tmp_path / "out", "--set", whole).returncode == 0

@@ -112,6 +112,14 @@ def test_worlds_from_a_file(tmp_path, shift):
         ("[training]\nstpes = 3", "training.stpes: unknown key; did you mean 'steps'?"),
         ("[algorithm]\nfeatures = { d3 = 1 }", "algorithm.features.d3: unknown key"),
         (
+            "[algorithm]\npolicy = { eps = 0.1 }",
+            "algorithm.policy.eps: unknown key of this kind, but one of kind epsilon-greedy; valid: kind,",
+        ),
+        (
+            "[algorithm]\nserver = { damping = 0.1 }",
+            "algorithm.server.damping: unknown key; valid: kind, radius, weights",
+        ),
+        (
             '[algorithm]\npolicy = { kind = "sofmax" }',
             "expected softmax or greedy or epsilon-greedy or fixed, got 'sofmax'; did you mean 'softmax'?",
         ),

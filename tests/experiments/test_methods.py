@@ -110,7 +110,7 @@ def test_methods_with_other_keys_are_an_axis_of_tables(tmp_path):
     (tmp_path / "sweep.toml").write_text(
         FLEET + "[algorithm]\npolicy.kind = 'softmax'\n[sweep]\nalgorithm.method = ['SARSA', 'FedQ']\n"
     )
-    with pytest.raises(ValueError, match=r"2. cell of the sweep: algorithm.policy: unknown key"):
+    with pytest.raises(ValueError, match=r"cell 2 of the sweep: algorithm.policy: unknown key"):
         grid.load(tmp_path / "sweep.toml")
 
 

@@ -238,15 +238,15 @@ def test_files_of_worlds_are_part_of_the_configuration(tmp_path):
         (("[1, 3]", "[3, 3]"), "sweep.fleet.agents: expected different values, got 3 twice"),
         (
             ("fleet.agents", "fleet.agent"),
-            "1. cell of the sweep: fleet.agent: unknown key",
+            "cell 1 of the sweep: fleet.agent: unknown key",
         ),
-        (('kind = "greedy"', 'kind = "greed"'), "2. cell of the sweep: algorithm.policy.kind: expected"),
+        (('kind = "greedy"', 'kind = "greed"'), "cell 2 of the sweep: algorithm.policy.kind: expected"),
         (("temperature = 2.0", "temperature = -2.0"), "temperature must be"),
         (
             ("[1, 3]", "[1, 0]"),
-            "5. cell of the sweep: fleet.agents: expected at least 1, got 0",
+            "cell 5 of the sweep: fleet.agents: expected at least 1, got 0",
         ),
-        (("[0.0, 0.5]", "[0.0, -0.5]"), "3. cell of the sweep: fleet.eps_p: expected at least 0, got -0.5"),
+        (("[0.0, 0.5]", "[0.0, -0.5]"), "cell 3 of the sweep: fleet.eps_p: expected at least 0, got -0.5"),
         (
             ("algorithm.policy", '"fleet.agents, training.seed" = [1]\nalgorithm.policy'),
             "on several",

@@ -177,7 +177,7 @@ def test_participation_is_part_of_a_checkpoint(tmp_path):
         ),
         (
             lambda: replace(ALGO, participation=0.5, sync_every=None).train(FLEET, 10),
-            "sync_every must be a number with participation",
+            "participation and faults need rounds: set sync_every, got None",
         ),
         (
             lambda: replace(ALGO, faults=fs.Faults(absent=0.1), server=fs.servers.PrivateMean()).train(

@@ -6,10 +6,12 @@ import fedsarsa as fs
 from fedsarsa import theory
 
 FLEET = fs.paper.fleet(2, states=4, actions=2)
+CARTS = fs.control.fleet("CartPole", 2)
 ALGO = fs.FedSARSA(fs.OneHot(), fs.Softmax(1.0), 0.1, 1)
 MAP, POLICY = ALGO.features, ALGO.policy
 
 NO_FLEET = "fleet must be a Fleet or a sequence of FiniteMDP, got"
+NOT_FINITE = r"fleet must be of finite worlds, .*got ControlFleet\(.*fs.rollouts measures returns"
 NO_ALGO = "algo must be a FedSARSA, got"
 
 
@@ -44,6 +46,7 @@ def test_fleet_and_algorithm(function, rest):
         (FLEET[0], ALGO, rf"{NO_FLEET} FiniteMDP\(states=4"),
         (ALGO, FLEET, rf"{NO_FLEET} FedSARSA\("),
         ([FLEET[0], 3], ALGO, r"worlds\[1\] must be a FiniteMDP, got 3"),
+        (CARTS, ALGO, NOT_FINITE),
         (FLEET, 3, f"{NO_ALGO} 3"),
         (FLEET, POLICY, rf"{NO_ALGO} Softmax\("),
     ):

@@ -106,7 +106,7 @@ def test_projections_that_cut_the_noise_say_so():
     features = fs.TabularFeatures(np.ones((2, 1, 1)))
     algo = fs.FedSARSA(features, fs.FixedPolicy(0), 0.1, 1, radius=2.2)
     with pytest.warns(
-        UserWarning, match=r"projected on the ball of radius 2\.2 with a probability of up to 0\.\d+"
+        UserWarning, match=r"projected onto the ball of radius 2\.2 with a probability of up to 0\.\d+"
     ):
         predict(fleet, algo, 2_000)
     wide = fs.FedSARSA(features, fs.FixedPolicy(0), 0.01, 1, radius=4.0)

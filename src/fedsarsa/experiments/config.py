@@ -122,11 +122,26 @@ def load(path: Path, changes: Sequence[str] = ()) -> Config:
         assign(content, key.split("."), value, str(path))
     if "sweep" in content:
         raise ValueError(f"{path}: expected one training, got a [sweep]; use fedsarsa sweep")
-    return validate(content, str(path))
+    try:
+        return validate(content, str(path))
+    except ValueError as error:
+        for table, kind in _kinds(changes):
+            if f": {table}." in str(error):
+                error.add_note(
+                    f"{table}.kind={kind} keeps the other keys of the table; to replace all of it: "
+                    f"--set '{table}={{ kind = \"{kind}\" }}'."
+                )
+        raise
+
+
+def _kinds(changes: Sequence[str]) -> list[tuple[str, Any]]:
+    """The tables whose kind was changed, and to what."""
+    given = map(assignment, changes)
+    return [(key.removesuffix(".kind"), value) for key, value in given if key.endswith(".kind")]
 
 
 def assignment(text: str) -> tuple[str, Any]:
-    """A key and its value from "key=value", as TOML writes it; a value that is no TOML is a text."""
+    """A key and its value from "key=value", as TOML writes it; a value that is no TOML is a string."""
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
         raise ValueError(f"set: expected key=value, such as algorithm.step_size=0.1, got {text!r}")

@@ -16,7 +16,7 @@ KINDS = {
     "float_type": "a number",
     "finite_number": "a finite number",
     "bool_type": "true or false",
-    "string_type": "a text",
+    "string_type": "a string",
     "path_type": "a file name",
     "list_type": "a list",
     "dict_type": "a table",
@@ -78,6 +78,8 @@ def _sentence(place: tuple[Any, ...], problems: list[Any], whole: type[Section])
         case "extra_forbidden":
             valid = _keys(first["loc"][:-1], whole)
             near = _elsewhere(place[-1], whole) or nearest(place[-1], valid)
+            if kinds := _other_kinds(place, whole):
+                near = f" of this kind, but one of kind {' or '.join(kinds)}"
             return f"{name}: unknown key{near}; valid: {', '.join(valid)}"
         case "missing":
             return f"{name}: expected a value, got none"
@@ -105,6 +107,22 @@ def _elsewhere(key: Any, whole: type[Section]) -> str:
         if any(key in table.model_fields for table in tables(field.annotation))
     ]
     return f"; did you mean {' or '.join(found)}?" if found else ""
+
+
+def _other_kinds(place: tuple[Any, ...], whole: type[Section]) -> list[str]:
+    """Return the kinds of tables that may stand at a place and have its last key."""
+    found: list[type[Section]] = [whole]
+    for part in place[:-1]:
+        inside = [one.model_fields[part].annotation for one in found if part in one.model_fields]
+        found = [table for annotation in inside for table in tables(annotation)]
+    return sorted(
+        {
+            kind
+            for one in found
+            if "kind" in one.model_fields and place[-1] in one.model_fields
+            for kind in get_args(one.model_fields["kind"].annotation)
+        }
+    )
 
 
 def _expected(problems: list[Any]) -> str:

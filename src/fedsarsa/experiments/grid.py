@@ -115,7 +115,7 @@ def build(content: dict[str, Any], axes: dict[str, list[Any]], folder: Path, pla
         for axis, value in values.items():
             for name in keys(axis):
                 configs.assign(varied, name.split("."), value, place)
-        config = configs.validate(varied, f"{place}: {number + 1}. cell of the sweep")
+        config = configs.validate(varied, f"{place}: cell {number + 1} of the sweep")
         # Built here, numbers out of range are found before anything is trained.
         cells.append(Cell(number, values, config, config.algorithm.build(folder)))
     return Grid(axes, cells, folder)

@@ -45,7 +45,7 @@ def spaces(
         for policy in fixed:
             if isinstance(policy.pi, np.ndarray) and policy.pi.ndim > 1:
                 raise ValueError(
-                    f"pi must not depend on states, of which there is no number here, got {policy}"
+                    f"pi must not depend on states, as observations here have no state number, got {policy}"
                 )
             policy.table(1, len(numbers))
         phi = _episodic_features(features, fleet, len(numbers), joint)

@@ -223,4 +223,9 @@ def as_fleet(fleet: Fleet | Sequence[FiniteMDP]) -> Fleet:
         return fleet
     if not isinstance(fleet, Iterable):
         raise TypeError(f"fleet must be a Fleet or a sequence of FiniteMDP, got {fleet!r}")
+    if not getattr(fleet, "finite", True):
+        raise TypeError(
+            f"fleet must be of finite worlds, which theory and fs.evaluate are for, got {fleet!r:.200}; "
+            "fs.rollouts measures returns in other worlds"
+        )
     return Fleet(fleet)
