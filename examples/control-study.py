@@ -26,7 +26,7 @@ from fedsarsa.experiments.statistics import mean_and_margin
 
 HERE = Path(__file__).parent
 GOALS = {"cart-pole": 400, "mountain-car": -150, "acrobot": -120}
-# An agent whose best return is no better than this got nowhere: its pole falls at once, or time runs out.
+# An agent whose best return is no better than this never learned: its pole falls at once, or time runs out.
 NOWHERE = {"cart-pole": 50, "mountain-car": -200, "acrobot": -500}
 LEVELS = (0.1, 0.3, 0.5, 0.7, 0.9)  # 100% would leave no gravity, or no cart
 SIZES = (1, 4, 16, 64)
@@ -157,12 +157,13 @@ def tables(name, results):
     for level, (_, returns) in results.items():
         best = xr.concat(returns.values(), "way").max("way")
         lost.append(f"{float((best <= NOWHERE[name]).mean()):.0%} at {level:.0%}")
+    shares = ", ".join(lost)
     lines = [
         f"### {name}, goal {GOALS[name]}",
         "",
         f"![{name}: return against steps per agent, and gain over learning alone](study/{name}.png)",
         "",
-        f"Got nowhere, a return of at most {NOWHERE[name]}, whichever way they learned: {', '.join(lost)}.",
+        f"Agents that never learned (a return of at most {NOWHERE[name]}) under any scheme: {shares}.",
         "",
         "| physics | N | steps to the goal | return at the end | against alone | verdict | better off |",
         "|---|---|---|---|---|---|---|",

@@ -60,15 +60,15 @@ def train(
     out: Out = Path("results"),
     change: Annotated[
         list[str] | None,
-        typer.Option("--set", help="key=value in place of CONFIG's, such as algorithm.step_size=0.1."),
+        typer.Option("--set", help="Override a key of CONFIG: key=value, such as algorithm.step_size=0.1."),
     ] = None,
-    force: Annotated[bool, typer.Option(help="Retrain where OUT already holds a training.")] = False,
+    force: Annotated[bool, typer.Option(help="Overwrite the training in OUT.")] = False,
     extend: Annotated[
         bool,
         typer.Option(help="Keep the checkpoint; with more steps, resume from one that --extend kept in OUT."),
     ] = False,
 ) -> None:
-    """Train what CONFIG describes; write history.nc and a picture to OUT, and print what it led to.
+    """Train what CONFIG describes; write history.nc and a picture to OUT, and print the outcome.
 
     Ctrl-C saves what is done; the same command resumes from there.
     """
@@ -239,7 +239,7 @@ def sweep(
 def reproduce(
     out: Out = Path("results/published"),
     quick: Annotated[bool, typer.Option(help="Fewer sizes, levels and runs: a first look.")] = False,
-    figure: Annotated[list[str] | None, typer.Option(help="Only this figure; may be given again.")] = None,
+    figure: Annotated[list[str] | None, typer.Option(help="Only this figure; repeatable.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of worlds and runs.", min=0)] = 0,
     engine: Engine = None,
 ) -> None:
@@ -272,9 +272,9 @@ def reproduce(
 def leaderboard(
     out: Out = Path("results/leaderboard"),
     quick: Annotated[bool, typer.Option(help="Three fleets, few samples and runs: a first look.")] = False,
-    fleet: Annotated[list[str] | None, typer.Option(help="Only this fleet; may be given again.")] = None,
+    fleet: Annotated[list[str] | None, typer.Option(help="Only this fleet; repeatable.")] = None,
     add: Annotated[
-        list[str] | None, typer.Option(help="A method of yours, module:Method; may be given again.")
+        list[str] | None, typer.Option(help="A method of yours, module:Method; repeatable.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of worlds and runs.", min=0)] = 0,
     engine: Engine = None,
@@ -325,9 +325,7 @@ def plan(
     gap: Annotated[
         float | None, typer.Option(help="Return gap to the optimum to reach, instead of an error.")
     ] = None,
-    sync_every: Annotated[
-        list[int] | None, typer.Option(help="Consider this K alone; may be given again.")
-    ] = None,
+    sync_every: Annotated[list[int] | None, typer.Option(help="Only consider this K; repeatable.")] = None,
 ) -> None:
     """Print the N, K and step size that reach an error or a return gap, and who gains by federating."""
     from fedsarsa import theory
@@ -396,7 +394,7 @@ def bench(
             "unless given."
         ),
     ] = None,
-    gpu: Annotated[bool, typer.Option("--gpu", help="Only the GPU, beside processors and JAX.")] = False,
+    gpu: Annotated[bool, typer.Option("--gpu", help="Only the GPU, beside the CPU and JAX.")] = False,
 ) -> None:
     """Measure speed and memory beside a plain NumPy loop, and how far predictions hold, in one run."""
     from fedsarsa_benchmarks.report import report

@@ -21,7 +21,7 @@ MOST_LINES = 10
 def figure(grid: Grid, outcomes: Sequence[xr.DataArray], title: str) -> Figure | str:
     """Draw what every cell led to, with 95% intervals over runs; or say why that cannot be drawn.
 
-    The axis with most numbers runs along the figure, the next one with most values is a line for each, and
+    The axis with the most numeric values is the x-axis, the next one with most values is a line for each, and
     there is a panel for every combination of the others.
     """
     names = sorted({str(one.name) for one in outcomes})

@@ -124,7 +124,9 @@ class History:
         Returns
         -------
         xarray.DataArray
-            ``t`` is where a bin ends. Physics or options in which agents differ are coordinates of ``agent``.
+            ``t`` is where a bin ends. Physics or options in which agents differ are coordinates of ``agent``:
+            ``history.learning_curve().mean("run").plot(x="length")``. Without the mean over runs, xarray has
+            three dimensions and no picture for them.
 
         Raises
         ------

@@ -18,7 +18,7 @@ class FedTD(PredictionInRounds):
     """Wang, Mitra, Hassani, Pappas and Anderson 2023: FedTD(0), local TD steps and a step of the server.
 
     Every agent takes K steps of TD(0) from the server's parameter. The server moves by ``server_step`` times
-    their mean change, and projects on a ball. With ``server_step`` 1 it is FedSARSA with a fixed policy.
+    their mean change, and projects onto a ball. With ``server_step`` 1 it is FedSARSA with a fixed policy.
 
     Parameters
     ----------

@@ -86,7 +86,7 @@ def federated_point(
     policy: Policy,
     weights: ArrayLike | None = None,
 ) -> Floats:
-    """The root of the agents' mean semi-gradient, (d,): where FedSARSA really tends.
+    """The root of the agents' mean semi-gradient, (d,): the point FedSARSA converges to.
 
     sum_i weights_i (A-bar_i theta + b-bar_i) = 0, each agent's operators under its own stationary
     distribution with the policy Gamma(theta). The paper uses ``fixed_point(fleet.central())``,

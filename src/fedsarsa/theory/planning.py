@@ -62,8 +62,8 @@ class Plan:
     verdicts : xarray.Dataset over ``agent``
         Per agent of the whole fleet, errors measured to its own fixed point after ``steps`` of its samples:
         ``federated`` (all agents, ``sync_every``) and ``alone``, each with its best step size; ``helps``; and
-        ``switch_error``, ``switch_steps``: from that accuracy and number of samples on its own data win, and
-        it should personalise (inf and 0: from the start; 0 and inf: not within the steps allowed).
+        ``switch_error``, ``switch_steps``: the error and sample count beyond which training alone is better,
+        and it should personalise (inf and 0: from the start; 0 and inf: not within the steps allowed).
     """
 
     target: float

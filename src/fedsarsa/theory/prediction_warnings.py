@@ -115,9 +115,9 @@ def notes(
             yield f"{what} ({value:.3g}, limit {limit:g}), so {doubtful} {off}. {then}"
     if problem.radius is not None and projected > PROJECTED and variable > VARIABLE:
         yield (
-            f"the central parameter is projected on the ball of radius {problem.radius:g} with a probability "
-            f"of up to {projected:.2g}, and noise makes up to {variable:.0%} of the error, so the Gaussian "
-            f"approximation {off}. Choose a larger radius or reduce the step size."
+            f"the central parameter is projected onto the ball of radius {problem.radius:g} with a "
+            f"probability of up to {projected:.2g}, and noise makes up to {variable:.0%} of the error, so "
+            f"the Gaussian approximation {off}. Choose a larger radius or reduce the step size."
         )
     if reach > 1:
         yield (

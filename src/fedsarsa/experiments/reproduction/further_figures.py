@@ -180,7 +180,7 @@ def projection(data: Data) -> Figure:
 
     With twice that norm the ball holds the parameter on its whole way: both curves are the same.
     """
-    figure, (axes,) = plots.panels("Projection on a ball", 1)
+    figure, (axes,) = plots.panels("Projection onto a ball", 1)
     error = data["projection"]["error"]
     labels = ["no projection", *(rf"radius {share:g} $\|\theta_{{\mathrm{{ref}}}}\|$" for share in RADII)]
     colours = plots.coloured(labels)
