@@ -251,12 +251,15 @@ def on_page_content(html: str, **_: Any) -> str:
     return re.sub(r'<div class="arithmatex">\\\[(.*?)\\\]</div>', _block, html, flags=re.DOTALL)
 
 
-_WITH_KIND = rf"([A-Z]\w+ )?<code>({'|'.join(printed())})</code>"
+_LABEL = rf"<code>({'|'.join(printed())})</code>"
+_NAME = "|".join(re.escape(name).replace(r"\ ", r"\s") for name in dict.fromkeys(printed().values()))
+# With its number, as "Theorem 2 (thm)" or "Theorem 2, thm", or with no more than "Theorem".
+_WITH_KIND = rf"(?:{_NAME})(?: \({_LABEL}\)|, {_LABEL})|([A-Z]\w+ )?{_LABEL}"
 
 
 def _numbered(found: re.Match[str]) -> str:
-    """A label with its number, linked to the paper; "Theorem thm" does not say "Theorem" twice."""
-    before, label = found[1] or "", found[2]
+    """A label with its number, linked to the paper; neither "Theorem" nor the number is said twice."""
+    before, label = found[3] or "", found[1] or found[2] or found[4]
     name = printed()[label]
     before = "" if before.strip() in {name.split()[0], "Section"} else before
     return f"{before}{_linked(label, name)}"

@@ -1,4 +1,4 @@
-"""FedSARSA: the settings of Algorithm ``alg``, and its training."""
+"""FedSARSA: the settings of Algorithm 1 (``alg``), and its training."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class FedSARSA:
         an argument of that rule.
     redraw_actions : bool
         Draw the executed action anew at every step, as the authors' released program does, instead of
-        executing the action of the last target (Algorithm ``alg``). The mean path is the same.
+        executing the action of the last target (Algorithm 1, ``alg``). The mean path is the same.
     actions : GridActions or RandomActions, optional
         Which actions the policy chooses from, in worlds whose actions are numbers.
     target : {"sampled", "expected", "max"}
@@ -79,8 +79,8 @@ class FedSARSA:
     behaviour : FixedPolicy, or a list with one per agent, optional
         The policy that acts, where it is not the one that is learned.
     trace_decay : float
-        lambda of the eligibility traces; 0 is Algorithm ``alg``. Traces stay with their agent when the server
-        averages, and end with the episode.
+        lambda of the eligibility traces; 0 is Algorithm 1 (``alg``). Traces stay with their agent when the
+        server averages, and end with the episode.
     traces : {"accumulating", "replacing"}
         What a feature's trace becomes when the feature is active again.
     step_per_feature : bool
@@ -102,7 +102,7 @@ class FedSARSA:
     Notes
     -----
     Every agent i holds a pair (s, a) and its parameter theta_i. A step draws r and s' from its world and a'
-    from the policy Gamma(theta_i)(. | s'), and moves (``eq:g``)
+    from the policy Gamma(theta_i)(. | s'), and moves (eq. 4, ``eq:g``)
 
         theta_i <- theta_i + alpha_t phi(s, a) (r + discount phi(s', a')'theta_i - phi(s, a)'theta_i)
 
@@ -471,7 +471,7 @@ class FedSARSA:
         }
 
     def _options(self) -> dict[str, Any]:
-        """The options beyond Algorithm ``alg`` in words and numbers."""
+        """The options beyond Algorithm 1 (``alg``) in words and numbers."""
         names = ("target", "trace_decay", "traces", "step_per_feature", "initial_value")
         named = {name: getattr(self, name) for name in names}
         return {"candidates": repr(self.actions), "behaviour": repr(self.behaviour)} | named
@@ -486,7 +486,7 @@ def checked(algo: Any) -> FedSARSA:
 
 
 def plain(algo: Any, sampled: bool = False) -> FedSARSA:
-    """``algo`` if it is a FedSARSA that takes the steps and the mean of Algorithm ``alg``, as theory asks.
+    """``algo`` if it takes the steps and the mean of Algorithm 1 (``alg``), as theory asks.
 
     With ``sampled``, a round may also ask some of the agents alone, and the server may add noise.
     """
@@ -501,7 +501,7 @@ def plain(algo: Any, sampled: bool = False) -> FedSARSA:
         )
     for name in algo.step().beyond:
         expected, given = getattr(FedSARSA, name), getattr(algo, name)
-        raise ValueError(f"{name} must be {expected!r} here, as in Algorithm alg, got {given!r}")
+        raise ValueError(f"{name} must be {expected!r} here, as in Algorithm 1 of the paper, got {given!r}")
     return checked(algo)
 
 

@@ -28,6 +28,20 @@ def test_every_label_that_is_cited_has_a_name_in_print():
     assert [(label, place) for label, place in found if label not in printed()] == []
 
 
+def test_numbers_beside_labels_are_those_in_print():
+    kinds = r"(?:Algorithm|Theorem|Assumption|Definition|Appendix|Figure|Table|Section|eq\.)"
+    number = re.compile(rf"({kinds}\s[\w.]+)(?:\s\(|,\s)`+([a-z]+(?::[\w-]+)?)`+")
+    found = [
+        (" ".join(name.split()), label)
+        for folder, kind in (("docs", "*.md"), ("src", "*.py"))
+        for path in sorted((ROOT / folder).rglob(kind))
+        for name, label in number.findall(path.read_text())
+        if label in printed()
+    ]
+    assert len(found) > 50
+    assert [(name, label) for name, label in found if printed()[label] != name] == []
+
+
 def test_labels_become_names():
     assert in_print("after thm; lem:drift") == "after Theorem 2 (thm); Lemma on client drift (lem:drift)"
     assert in_print("thm:fix-drift sharp") == "Theorem 1 (thm:fix-drift) sharp"

@@ -145,8 +145,9 @@ class Examiner:
         if math.isfinite(highest):
             instead = f"only parameters beyond {highest:.3g} are"
         return (
-            f"in {settings.every} steps, honest agents could move by {widest:.3g} as far as the bound of "
-            f"Lemma lem:v-para-prog gives, so replies are not turned away for that; {instead}"
+            f"in {settings.every} steps, honest agents could move by {widest:.3g} as far as the Lemma on "
+            f"central parameter progress (lem:v-para-prog) says, so replies are not rejected for that; "
+            f"{instead}"
         )
 
     def examine(self, message: Message) -> Reply:

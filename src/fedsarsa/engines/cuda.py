@@ -97,7 +97,8 @@ class GeneralEngine(CudaEngine):
         if problem.precision != DOUBLE:
             raise ValueError(
                 f"precision must be {DOUBLE!r} here, got {problem.precision!r}, which is for finite worlds, "
-                "steps and the mean of Algorithm alg, and parameters that fit into a GPU's shared memory"
+                "steps and the mean of Algorithm 1 of the paper, and parameters that fit into a GPU's shared "
+                "memory"
             )
         self.model, self.worlds = model_of(problem), to_device(worlds_of(problem))
         self.device_model = to_device(self.model)

@@ -1,4 +1,4 @@
-"""What limits the error of a recorded training: the terms of Lemma ``lem:decomp`` along it.
+"""What limits the error of a recorded training: the terms of its decomposition (``lem:decomp``) along it.
 
 With e = theta-bar_t - theta, theta a reference, one step changes ||e||^2 on average by
 
@@ -108,8 +108,9 @@ def decompose(
 
     Notes
     -----
-    With e = theta-bar_t - reference and mean directions g-bar (of the central MDP) and g-bar_i, Lemma
-    ``lem:decomp`` writes the expected change of ||e||^2 in a step as the sum of
+    With e = theta-bar_t - reference and mean directions g-bar (of the central MDP) and g-bar_i, the
+    Lemma on error decomposition (``lem:decomp``) writes the expected change of ||e||^2 in a step as the sum
+    of
 
         descent          2 alpha e'(g-bar(theta-bar) - g-bar(reference))
         heterogeneity    2 alpha e'(mean_i g-bar_i(theta-bar) - g-bar(theta-bar) + g-bar(reference))

@@ -1,4 +1,4 @@
-"""Where SARSA tends to: solutions of the projected Bellman equation ``eq:bellman``."""
+"""Where SARSA tends to: solutions of the projected Bellman equation (eq. 3, ``eq:bellman``)."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def fixed_point(mdp: FiniteMDP, features: Features, policy: Policy) -> Floats:
     Notes
     -----
     With D the stationary visits of pairs under Gamma(theta), and P the chain of pairs, it is the root of
-    ``eq:bellman``,
+    eq. 3 (``eq:bellman``),
 
         A(theta) theta + b(theta) = 0,  A = Phi'D (discount P - I) Phi,  b = Phi'D r
 

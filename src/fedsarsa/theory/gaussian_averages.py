@@ -119,7 +119,7 @@ class Points:
         return U - self.eta[:, None] @ U
 
     def operators(self) -> tuple[Floats, Floats]:
-        """A-bar (P, d, d) and b-bar (P, d) of Definition ``def:td-op``."""
+        """A-bar (P, d, d) and b-bar (P, d) of Definition 5 (``def:td-op``)."""
         world, dim = self.world, self.phi.shape[2]
         psi = np.einsum("pcs,csd->psd", self.pi, self.phi)
         ahead = (world.kernel.reshape(-1, psi.shape[1]) @ psi).reshape(*self.mu.shape, dim)

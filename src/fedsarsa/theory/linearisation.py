@@ -84,7 +84,7 @@ class Linearisation:
     Attributes
     ----------
     g : (d,)
-        Mean-path semi-gradient g-bar(theta), Definition ``def:semi-grad``.
+        Mean-path semi-gradient g-bar(theta), Definition 4 (``def:semi-grad``).
     J : (d, d)
         Its Jacobian.
     mu : (C, S)

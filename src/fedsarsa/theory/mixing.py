@@ -1,4 +1,4 @@
-"""How fast worlds forget where they began: m and rho of Assumption ``asmp:steady``.
+"""How fast worlds forget where they began: m and rho of Assumption 1 (``asmp:steady``).
 
 Total variation here is the paper's: the sum of absolute differences, twice the probabilists'.
 """
@@ -21,7 +21,7 @@ LOOK_AHEAD = 200
 
 
 def mixing(kernel: Kernel) -> tuple[float, float]:
-    """(m, rho) of Assumption ``asmp:steady``, valid for every policy; rho is 1 where none was found.
+    """(m, rho) of Assumption 1 (``asmp:steady``), valid for every policy; rho is 1 where none was found.
 
     The Dobrushin coefficient delta, the largest half TV distance of two rows over all state-action
     pairs, contracts every chain: ||P_pi^t(s, .) - eta_pi||_TV <= 2 delta^t. Where delta is 1, the same
@@ -51,7 +51,7 @@ def mixing(kernel: Kernel) -> tuple[float, float]:
 
 
 def perturbation(m: float, rho: float) -> float:
-    """sigma' of ``eq:sigma``: how far a change of the kernel moves the stationary distribution."""
+    """sigma' of eq. 9 (``eq:sigma``): how far a change of the kernel moves the stationary distribution."""
     if rho >= 1:
         return math.inf
     n = math.ceil(math.log(m) / -math.log(rho))

@@ -31,7 +31,7 @@ class Bounds:
     rows : tuple of Bound
         Bounds on worlds, on fixed points, and on the error of a training.
     curve : (T + 1,)
-        The bound of E||theta-bar_t - theta_*||^2 of Theorem ``thm``, step by step.
+        The bound of E||theta-bar_t - theta_*||^2 of Theorem 2 (``thm``), step by step.
     federated : (d,) or None
         The federated point, to which the algorithm really tends: agents count by server weight and step size.
     """
@@ -84,7 +84,7 @@ def bounds(
 
     Notes
     -----
-    The bound of Theorem ``thm`` is a recursion for E_t = E||theta-bar_t - theta_*||^2,
+    The bound of Theorem 2 (``thm``) is a recursion for E_t = E||theta-bar_t - theta_*||^2,
 
         E_(t+1) <= (1 - alpha w) E_t + alpha C_1 Lambda^2 + alpha^2 C_2 / N + alpha^3 C_3 + alpha^4 C_4
 

@@ -1,4 +1,4 @@
-"""Every constant of the paper's analysis for a given fleet and algorithm (Table ``tb:const``)."""
+"""Every constant of the paper's analysis for a given fleet and algorithm (Table 4, ``tb:const``)."""
 
 from __future__ import annotations
 
@@ -42,30 +42,32 @@ class Constants(Scale, Recursion):
         Agents, states, actions, and local steps per round (a float; infinite where the server never
         averages).
     R, gamma : float
-        Reward cap and discount factor (``sec:pre-mdp``).
+        Reward cap and discount factor (Section 3.2, ``sec:pre-mdp``).
     eps_p, eps_r : float
-        Measured heterogeneity (Definitions ``asmp:ker-het`` and ``asmp:r-het``).
+        Measured heterogeneity (Definition 1, ``asmp:ker-het``; Definition 2, ``asmp:r-het``).
     m, rho : float
         ||P_pi^t(s, .) - eta_pi||_TV <= m rho^t for every agent, the central MDP and every policy
-        (Assumption ``asmp:steady``), by the Dobrushin coefficient over all state-action pairs.
+        (Assumption 1, ``asmp:steady``), by the Dobrushin coefficient over all state-action pairs.
     rate : float
         The exact rate of the slowest world under its own Gamma(theta_*): what rho could be at best.
     sigma_prime, sigma : float
-        n + m rho^n / (1 - rho) with n = ceil(log_rho(1/m)) (``eq:sigma``), and sigma_prime + 2.
+        n + m rho^n / (1 - rho) with n = ceil(log_rho(1/m)) (eq. 9, ``eq:sigma``), and sigma_prime + 2.
     L : float
-        Lipschitz constant of the policy operator in total variation (Assumption ``asmp:lip``).
+        Lipschitz constant of the policy operator in total variation (Assumption 2, ``asmp:lip``).
     G_bar, G : float
         Radius of the projection, and the bound of ||theta-bar_t|| it gives: 2 (2 G_bar + R) /
-        (1 - 16 alpha_0^2 K^2 gamma) (``cor:G``). Without a radius, where features are one-hot or
-        aggregate pairs: infinite, and sqrt(d) R / (1 - gamma) (the argument of ``sec:tab`` needs no more);
-        otherwise those for G_bar = R / w, as the footnote in ``sec:const-dep`` proposes.
+        (1 - 16 alpha_0^2 K^2 gamma) (Corollary on the parameter bound, ``cor:G``). Without a radius, where
+        features are one-hot or aggregate pairs: infinite, and sqrt(d) R / (1 - gamma) (the argument of
+        Appendix M, ``sec:tab``, needs no more); otherwise those for G_bar = R / w, as the footnote in
+        Appendix L (``sec:const-dep``) proposes.
     H : float
-        R + (1 + gamma) G (``eq:H``).
+        R + (1 + gamma) G (eq. 8, ``eq:H``).
     Lambda : float
-        R eps_r + H sigma eps_p (``thm:fix-drift``, ``lem:grad-hetero``).
+        R eps_r + H sigma eps_p (Theorem 1, ``thm:fix-drift``; Lemma on gradient heterogeneity,
+        ``lem:grad-hetero``).
     lam, w : float
-        The least eigenvalue of Phi (``eq:lam``), and -lambda_max(sym(A-bar)) / 2 (``eq:w``), both under
-        Gamma(theta_*^(i)) and least over the agents and the central MDP.
+        The least eigenvalue of Phi (eq. 18, ``eq:lam``), and -lambda_max(sym(A-bar)) / 2 (eq. 19, ``eq:w``),
+        both under Gamma(theta_*^(i)) and least over the agents and the central MDP.
     lam_each, w_each : (N + 1,)
         The same for the central MDP and every agent.
     visited : int
@@ -76,24 +78,28 @@ class Constants(Scale, Recursion):
         First and last step size.
     alpha_limit, alpha_printed : float
         The largest first step size that the proofs allow (steps decaying by the same share), and the
-        constant one that ``cor:err-con`` prints.
+        constant one that the Corollary on constant steps (``cor:err-con``) prints.
     tau : int
-        ceil((log alpha_last - log m) / log rho) (``eq:tau``).
+        ceil((log alpha_last - log m) / log rho) (eq. 49, ``eq:tau``).
     beta : float
-        (w - 64 alpha_0) / 8, the largest constant of Young's inequality that ``sec:thm-pf`` allows; it
-        must be positive, which rules out alpha_0 = w / 64 that Table ``tb:const`` includes.
+        (w - 64 alpha_0) / 8, the largest constant of Young's inequality that Appendix J (``sec:thm-pf``)
+        allows; it must be positive, which rules out alpha_0 = w / 64 that Table 4 (``tb:const``) includes.
     C_alpha : float
-        The largest alpha_{t - tau - K} / alpha_t; 1 for constant steps (``sec:thm-pf``).
+        The largest alpha_{t - tau - K} / alpha_t; 1 for constant steps (Appendix J, ``sec:thm-pf``).
     C_drift, H_drift : float
-        2 K H (``lem:drift``) and sqrt(2 H^2 + 8 alpha_0^2 C_drift^2) (``sec:thm-pf``).
+        2 K H (Lemma on client drift, ``lem:drift``) and sqrt(2 H^2 + 8 alpha_0^2 C_drift^2) (Appendix J,
+        ``sec:thm-pf``).
     C_prog, C_back : float
-        2 (tau + 2K) (H + 2 alpha_0 C_drift) (``lem:v-para-prog``) and tau L C_prog (``lem:stat``).
+        2 (tau + 2K) (H + 2 alpha_0 C_drift) (Lemma on central parameter progress, ``lem:v-para-prog``) and
+        tau L C_prog (Lemma on backtracking, ``lem:stat``).
     C_var : float
-        4 (4 (3 + H^2 L^2 sigma^2) C_drift^2 + 4 H^2 L^2 sigma^2 C_prog^2 + H^2 C_back^2) (``lem:grad-norm``).
+        4 (4 (3 + H^2 L^2 sigma^2) C_drift^2 + 4 H^2 L^2 sigma^2 C_prog^2 + H^2 C_back^2) (Lemma on gradient
+        variance, ``lem:grad-norm``).
     C_1, C_2, C_3, C_4 : float
-        The constants of Theorem ``thm`` (``eq:per-const``), as printed.
+        The constants of Theorem 2 (``thm``; eq. 50, ``eq:per-const``), as printed.
     B : float
-        ((C_1 + 6/w) Lambda^2 + alpha_0 C_2 / N + alpha_0^2 C_3 + alpha_0^3 C_4) / w (``cor:err-con``).
+        ((C_1 + 6/w) Lambda^2 + alpha_0 C_2 / N + alpha_0^2 C_3 + alpha_0^3 C_4) / w (Corollary on constant
+        steps, ``cor:err-con``).
     conditions : tuple of Condition
         What the theory asks, what is the case, and by how much.
     """
@@ -156,7 +162,7 @@ def constants(fleet: Fleet | Sequence[FiniteMDP], algo: FedSARSA, steps: int | N
 
     Notes
     -----
-    Among them (``eq:w``, ``eq:H``, ``eq:sigma``, Theorem ``thm:fix-drift``)
+    Among them (eq. 19, ``eq:w``; eq. 8, ``eq:H``; eq. 9, ``eq:sigma``; Theorem 1, ``thm:fix-drift``)
 
         w = half the smallest eigenvalue of -(A + A') / 2
         H = R + (1 + discount) G

@@ -6,8 +6,9 @@ the mean of that over the draws, a distribution over all actions:
 
     Gamma_M(theta)(a | x) = M u(a) E[pi(a | a, a_2, ..., a_M)],    a_2, ..., a_M uniform, u uniform.
 
-Both are as Lipschitz as the policy among M actions (Assumption ``asmp:lip``): for every draw the policy moves
-by at most L per unit of theta in total variation, and a mean of distributions moves by no more than they do.
+Both are as Lipschitz as the policy among M actions (Assumption 2, ``asmp:lip``): for every draw the policy
+moves by at most L per unit of theta in total variation, and a mean of distributions moves by no more than
+they do.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def improvement(
     -------
     xarray.DataArray
         Probabilities (action,), with the actions as numbers: the candidates, or the middles of the cells.
-        ``attrs["L"]`` is the operator's Lipschitz constant (Assumption ``asmp:lip``).
+        ``attrs["L"]`` is the operator's Lipschitz constant (Assumption 2, ``asmp:lip``).
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""How smoothly policies follow the parameter: L of Assumption ``asmp:lip``."""
+"""How smoothly policies follow the parameter: L of Assumption 2 (``asmp:lip``)."""
 
 import math
 
@@ -7,7 +7,7 @@ from fedsarsa.learning.schedules import Scheduled
 
 
 def lipschitz(policy: Policy, actions: int) -> float:
-    """L of Assumption ``asmp:lip``: ||pi_1(.|s) - pi_2(.|s)||_TV <= L ||theta_1 - theta_2||.
+    """L of Assumption 2 (``asmp:lip``): ||pi_1(.|s) - pi_2(.|s)||_TV <= L ||theta_1 - theta_2||.
 
     Softmax: 1 / temperature. Along a direction x the policy changes by pi_a (x_a - mean x) / temperature
     with x_a = phi(s, a)'x, so its total variation changes by the mean absolute deviation of x_a over

@@ -16,7 +16,7 @@ from fedsarsa.worlds.kernels import DenseKernel, Kernel, ShiftKernel
 
 
 class FiniteMDP:
-    """A world with S states and A actions (Section ``sec:pre-mdp`` of the paper).
+    """A world with S states and A actions (Section 3.2, ``sec:pre-mdp`` of the paper).
 
     Parameters
     ----------

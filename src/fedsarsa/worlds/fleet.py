@@ -103,7 +103,7 @@ class Fleet(Sequence[FiniteMDP]):
         return max(world.reward_cap for world in self.worlds)
 
     def central(self) -> FiniteMDP:
-        """The central MDP: mean kernel, mean reward and mean start of the agents (Section ``sec:cmdp``).
+        """The central MDP: mean kernel, mean reward and mean start of the agents (Appendix D, ``sec:cmdp``).
 
         Returns
         -------
@@ -142,7 +142,7 @@ class Fleet(Sequence[FiniteMDP]):
 
     @cached_property
     def eps_p(self) -> float:
-        """Kernel heterogeneity, Definition ``asmp:ker-het``: max over i, j, s, a of ||P_i - P_j||_1.
+        """Kernel heterogeneity, Definition 1 (``asmp:ker-het``): max over i, j, s, a of ||P_i - P_j||_1.
 
         The norm is the paper's total variation, twice the probabilists'; at most 2.
         """
@@ -161,7 +161,7 @@ class Fleet(Sequence[FiniteMDP]):
 
     @cached_property
     def eps_r(self) -> float:
-        """Reward heterogeneity, Definition ``asmp:r-het``: max over i, j, s, a of |r_i - r_j| / R."""
+        """Reward heterogeneity, Definition 2 (``asmp:r-het``): max over i, j, s, a of |r_i - r_j| / R."""
         lowest = highest = self.worlds[0].expected_reward
         for world in self.worlds[1:]:
             lowest = np.minimum(lowest, world.expected_reward)

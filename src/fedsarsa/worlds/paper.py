@@ -1,4 +1,4 @@
-"""The worlds of the paper's simulations (Section ``sec:apx-exp``): a nominal MDP and fleets around it.
+"""The worlds of the paper's simulations (Appendix C, ``sec:apx-exp``): a nominal MDP and fleets around it.
 
 Agent 0 always lives in the nominal world (the paper counts it as agent 1). An agent's perturbation
 depends on (seed, agent) alone, so under the ``released`` scheme a smaller fleet is the beginning of a
