@@ -200,6 +200,27 @@ def test_functions_see_finite_observations_only(options, step):
     assert history.data.steps.sum("bin").values.tolist() == [[40, step, 40]]
 
 
+def test_functions_see_large_observations():
+    """Squares of such numbers overflow; the numbers are finite."""
+
+    class Large(Unsound):
+        observation_space = gym.spaces.Box(0.0, 1e200, (1,), np.float64)
+
+        def step(self, action):
+            return np.array([1e200]), *super().step(action)[1:]
+
+    seen = []
+
+    def features(x):
+        seen.append(x.max())
+        return np.hstack([x / 1e200, 1 - x / 1e200]) / 2
+
+    algo = fs.FedSARSA(features, fs.EpsilonGreedy(0.1), 0.1, 5)
+    history = algo.train(fs.GymFleet([fs.GymWorld(Large)] * 2, processes=0), 20, runs=1)
+    assert max(seen) == 1e200
+    assert history.data.steps.sum("bin").values.tolist() == [[20, 20]]
+
+
 def test_only_compiled_functions_enter_compiled_engines():
     with pytest.raises(ValueError, match=r"layer must be a function compiled by numba\.njit"):
         fs.FedSARSA(layer, fs.Softmax(1.0)).train(carts(), 10)

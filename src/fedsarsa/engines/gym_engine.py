@@ -231,7 +231,8 @@ class GymEngine(Engine):
         if self.function is None:
             return
         seen = observations[lanes]
-        if not np.isfinite(seen).all():
+        # One number tells that all are finite; if it is not, which may be an overflow, each is looked at.
+        if not math.isfinite(np.vdot(seen, seen)):
             lanes = np.arange(len(observations))[lanes]
             lanes = lanes[np.isfinite(seen).all(axis=1)]
             seen = observations[lanes]

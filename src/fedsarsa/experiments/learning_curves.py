@@ -11,7 +11,8 @@ from fedsarsa.experiments.statistics import mean_and_margin
 from fedsarsa.federation.history import History
 
 SIZE = (6.4, 4.0)  # inches
-LINE = {"marker": ".", "linewidth": 0.5, "markersize": 2.0}  # a marker, as a point may be alone
+# With a marker, as a point may be alone.
+LINE: dict[str, Any] = {"marker": ".", "linewidth": 0.5, "markersize": 2.0}
 POINTS = 50  # points of a curve: bins of time are put together
 LABELS = {"return": "return of an episode", "reward_per_step": "reward per step (no episode has ended)"}
 

@@ -61,7 +61,7 @@ def _horizon(fleet: Any) -> float | None:
     limit = max(getattr(world, "time_limit", NEVER) for world in fleet)
     if fleet.discount == 1:
         return None if limit == NEVER else float(limit)
-    return min(1 / (1 - fleet.discount), float(limit))
+    return float(min(1 / (1 - fleet.discount), limit))
 
 
 def _size(number: float, known: bool) -> str:

@@ -67,7 +67,7 @@ class GymWorld:
         self.wrappers = tuple(map(constructors.own, gym_wrappers.checked(wrappers)))
         self.options = {name: constructors.own(value) for name, value in options.items()}
 
-    def with_options(self, options: dict[str, Any]) -> GymWorld:
+    def _with_options(self, options: dict[str, Any]) -> GymWorld:
         """The same world with other values for some options."""
         made = copy.copy(self)
         made.__dict__.pop("spaces", None)
@@ -430,7 +430,7 @@ class GymFleet(ContinuousFleet, Sequence[GymWorld]):
                 columns[name] = varied.around(name, options[name], spread, count, rng)
         each = [{name: column[agent] for name, column in columns.items()} for agent in range(count)]
         world = GymWorld(make_env, wrappers=wrappers, **options)
-        worlds = [world.with_options(own) for own in each] if columns else [world] * count
+        worlds = [world._with_options(own) for own in each] if columns else [world] * count
         return cls(worlds, discount, processes, vector, check)
 
     @property
