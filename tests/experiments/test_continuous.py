@@ -1,6 +1,7 @@
 """Continuous worlds from configurations to films, on the command line."""
 
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -38,6 +39,16 @@ runs = 2
 """
 
 UNDRIVEN = CART.replace("CartPole", "Pendulum").replace("vary =", "# vary =")
+
+
+def test_whole_numbers_are_drawn_from_ranges_of_them(tmp_path):
+    toml = tmp_path / "cart.toml"
+    vary = "vary = { time_limit = { low = 20, high = 22 }, length = { low = 1, high = 2 } }"
+    text = re.sub("vary = .*", vary, CART).replace("agents = 3", "agents = 20")
+    toml.write_text(re.sub("physics = .*", "", text))
+    drawn = config.load(toml).build(tmp_path)[0].varied()
+    assert set(drawn["time_limit"]) == {20, 21, 22}
+    assert not any(length.is_integer() for length in drawn["length"])
 
 
 def test_train_and_play(tmp_path):
@@ -194,6 +205,10 @@ def test_more_tiles_than_a_float_can_count_are_told(tmp_path):
         (
             CART.replace("{ low = 0.4, high = 0.6 }", '"long"'),
             "fleet.vary.length: expected a table or a list, got 'long'",
+        ),
+        (
+            CART.replace("{ low = 0.4,", '{ low = "short",'),
+            "fleet.vary.length.low: expected a number, got 'short'",
         ),
         (
             CART.replace("trace_decay = 0.5", "trace_decay = 2.0"),

@@ -129,6 +129,8 @@ def _expected(problems: list[Any]) -> str:
     """Return what a value should have been: within its limits, or of one of several kinds."""
     limits = [LIMITS[one["type"]].format(**_plain(one["ctx"])) for one in problems if one["type"] in LIMITS]
     kinds = [KINDS.get(one["type"], one["msg"]).format(**one.get("ctx", {})) for one in problems]
+    if "a number" in kinds:  # which whole ones are too
+        kinds = [kind for kind in kinds if kind != "a whole number"]
     return " or ".join(dict.fromkeys(limits or kinds))
 
 

@@ -130,8 +130,8 @@ class FileFleet(Section):
 class Range(Section):
     """Where an agent's value is drawn from, uniformly."""
 
-    low: float
-    high: float
+    low: int | float
+    high: int | float
 
     def build(self, folder: Path) -> tuple[float, float]:  # noqa: ARG002
         """Return the range as fleets take it."""
