@@ -1,11 +1,18 @@
 import os
+import sys
 from pathlib import Path
 
 # Before NumPy is imported, here or in a process of its own. Two processes with two threads of linear algebra
 # each, on two cores, need almost twice the time: the threads wait for each other.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+# Tests start hundreds of processes, and four of them collect tests. Each would compile all sources anew where
+# the environment forbids to keep bytecode: that took a third of the time to collect.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 from hypothesis import HealthCheck, settings
+
+sys.dont_write_bytecode = False  # the same for this process
 
 settings.register_profile(
     "fedsarsa", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
@@ -26,6 +33,7 @@ LONGEST = (
     "deploy/test_demo.py",
     "theory/test_prediction.py",
     "test_extending.py",
+    "engines/test_cuda.py",
     "engines/test_ray_clusters.py",
     "experiments/reproduction/test_reproduction.py",
     "experiments/test_sweep.py",
