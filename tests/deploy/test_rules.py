@@ -10,6 +10,7 @@ from flwr.supercore.privacy_accounting import GaussianPrivacyEvent
 import fedsarsa as fs
 from fedsarsa.deploy import federation_config, ledger, privacy
 from fedsarsa.deploy.agent import Agent
+from fedsarsa.experiments import config
 from fedsarsa.federation.servers import private_mean
 from tests.deploy.federations import CONFIG, reference
 from tests.deploy.grids import (
@@ -98,10 +99,42 @@ def test_options_of_the_step_are_deployed_in_finite_worlds(server, tmp_path, alo
     np.testing.assert_allclose(seen, reference(settings), rtol=0, atol=1e-12)
 
 
-def test_a_rule_of_the_algorithm_is_refused_in_a_deployment(tmp_path):
+MEAN = "weights = [0.2, 0.5, 0.3]\nradius = 8.0"
+
+
+def robustly(rehearsed):
+    """The configuration with a rule for nine agents in the algorithm's section."""
+    nine = CONFIG.replace("agents = 3", "agents = 9").replace("[0.1, 0.2, 0.05]", "0.1")
+    return nine.replace(MEAN, rehearsed)
+
+
+@pytest.mark.parametrize(
+    "rehearsed",
+    [
+        'server = { kind = "trimmed-mean", share = 0.3, radius = 8.0 }',
+        'server = { kind = "mean", radius = 8.0 }',
+        'server = { kind = "personal", visits = true }',
+    ],
+)
+def test_one_file_is_rehearsed_and_deployed(tmp_path, rehearsed):
     path = tmp_path / "rule.toml"
-    path.write_text(CONFIG.replace("weights = [0.2, 0.5, 0.3]\nradius = 8.0", 'server = { kind = "median" }'))
-    with pytest.raises(ValueError, match=r"algorithm.server: expected none in a deployment"):
+    path.write_text(robustly(rehearsed))
+    rehearsal, deployed = config.load(path).algorithm.build(), federation_config.load(path)
+    assert repr(deployed.rule) == repr(rehearsal.rule)
+    assert deployed.algorithm.radius == getattr(rehearsal.rule, "radius", None)
+
+
+def test_a_rule_is_given_once(tmp_path):
+    path = tmp_path / "rule.toml"
+    path.write_text(CONFIG.replace(MEAN, 'server = { kind = "median" }') + '\n[server]\nrule = "krum"\n')
+    with pytest.raises(ValueError, match=r'expected \[server\] rule or algorithm.server, got "krum" beside'):
+        federation_config.load(path)
+
+
+def test_rules_for_simulations_alone_are_refused(tmp_path):
+    path = tmp_path / "rule.toml"
+    path.write_text(CONFIG.replace(MEAN, 'server = { kind = "control-variates" }'))
+    with pytest.raises(ValueError, match=r'server.rule: .* got "control-variates"'):
         federation_config.load(path)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Union
 
 import numpy as np
-from pydantic import BeforeValidator, Field, ValidationError
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from fedsarsa.deploy import terms
 from fedsarsa.deploy.deadline import Deadline
@@ -93,6 +93,27 @@ class Deployment(configs.Config):
     ] = PaperFleet()  # type: ignore[assignment]
     server: AnyServer = SERVERS[MEAN].model_validate({})
 
+    @model_validator(mode="before")
+    @classmethod
+    def _server_of_the_algorithm(cls, content: Any) -> Any:
+        """Take ``algorithm.server``, with which `fedsarsa train` rehearses the deployment, for the rule."""
+        algorithm, server = content.get("algorithm"), content.get("server", {})
+        rehearsed = algorithm.get("server") if isinstance(algorithm, dict) else None
+        if not isinstance(rehearsed, dict) or "kind" not in rehearsed or not isinstance(server, dict):
+            return content
+        if "rule" in server:
+            raise ValueError(
+                f'expected [server] rule or algorithm.server, got "{server["rule"]}" beside {rehearsed}'
+            )
+        others = {name: value for name, value in rehearsed.items() if name != "kind"}
+        kept = OF_ALGORITHM.get(rehearsed["kind"], ["radius"])
+        own = {name: others.pop(name) for name in kept if name in others}
+        return {
+            **content,
+            "algorithm": {name: value for name, value in algorithm.items() if name != "server"} | own,
+            "server": {"rule": rehearsed["kind"]} | others | server,
+        }
+
 
 class Federation:
     """What everybody in a deployed federation must agree on, checked and complete.
@@ -129,11 +150,6 @@ class Federation:
                 f"got {self.server.reward_cap}"
             )
         self.reward_cap = self.server.reward_cap if known.reward_cap is None else float(known.reward_cap)
-        if self.algorithm.server is not None:
-            raise ValueError(
-                "algorithm.server: expected none in a deployment, whose rule is [server] rule, got "
-                f"{self.algorithm.server!r}"
-            )
         self.rule = self._made_rule()
         self.features, self._world_terms = self._spaces(known)
         step = self.algorithm.step(self.agents)
