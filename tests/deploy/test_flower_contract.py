@@ -129,5 +129,5 @@ def test_the_noise_and_the_clipping():
         and parameters(privacy.add_gaussian_noise_inplace) == {"input_arrays", "std_dev"}
         and parameters(privacy.get_norm) == {"input_arrays"},
         "flwr.supercore.differential_privacy",
-        "private means have Flower's clipping and noise (privacy.PrivateMean)",
+        "private means have Flower's clipping and noise (privacy.PrivateServer)",
     )

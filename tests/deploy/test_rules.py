@@ -180,7 +180,7 @@ def test_privacy_spent_on_a_round_that_was_never_finished_stays_spent(server, tm
     again = server(settings)
     assert again.standing.round == 3
     again.train(grid)
-    undisturbed = privacy.PrivateMean(settings, {})
+    undisturbed = privacy.PrivateServer(settings, {})
     event = GaussianPrivacyEvent(noise_multiplier=2.0, sample_size=3, population_size=3)
     for _ in range(11):  # ten rounds, and the one that was drawn twice
         undisturbed.accountant.compose(event)
@@ -190,7 +190,7 @@ def test_privacy_spent_on_a_round_that_was_never_finished_stays_spent(server, tm
 def test_at_the_limit_on_epsilon_nobody_is_asked(server, tmp_path):
     event, alone = (
         GaussianPrivacyEvent(2.0, 3, 3),
-        privacy.PrivateMean(robust(tmp_path, PRIVATE, agents=3), {}).accountant,
+        privacy.PrivateServer(robust(tmp_path, PRIVATE, agents=3), {}).accountant,
     )
     alone.compose(event, 3)
     limit = alone.get_privacy_spent().epsilon + 0.01
@@ -242,7 +242,7 @@ def test_what_has_moved_too_far_is_brought_back(start):
 def test_noise_is_that_of_the_number_who_were_asked(tmp_path):
     settings = robust(tmp_path, PRIVATE, agents=3)
     settings.algorithm = replace(settings.algorithm, radius=None)
-    made, before = privacy.PrivateMean(settings, {}), np.zeros(20_000)
+    made, before = privacy.PrivateServer(settings, {}), np.zeros(20_000)
     np.random.seed(0)  # noqa: NPY002  # of the generator that Flower draws from
     after = np.zeros((3, 20_000))
     after[0, 0] = 9.0  # clipped to 0.5, a third of which is its part of the mean

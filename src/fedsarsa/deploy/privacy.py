@@ -12,7 +12,7 @@ from fedsarsa.deploy.federation_config import Federation
 from fedsarsa.federation.servers import Context, private_mean
 
 
-class PrivateMean:
+class PrivateServer:
     """The server's rule where ``server.privacy`` is given; it continues from what was ``spent`` before."""
 
     def __init__(self, settings: Federation, spent: dict[str, Any]) -> None:

@@ -21,7 +21,7 @@ from fedsarsa.deploy.attempt import Askings, Attempt
 from fedsarsa.deploy.checks import Examiner
 from fedsarsa.deploy.federation_config import Federation
 from fedsarsa.deploy.ledger import Ledger
-from fedsarsa.deploy.privacy import PrivateMean
+from fedsarsa.deploy.privacy import PrivateServer
 from fedsarsa.deploy.roster import Roster
 from fedsarsa.federation.participation import sample
 from fedsarsa.federation.servers import Context
@@ -47,7 +47,7 @@ class RoundLoop:
         self.standing = ledger.open()
         self.roster = Roster(self.standing.nodes, keys)
         private = settings.server.privacy is not None
-        self.private = PrivateMean(settings, self.standing.privacy) if private else None
+        self.private = PrivateServer(settings, self.standing.privacy) if private else None
         weights = settings.algorithm.weights
         self.weights = np.ones(settings.agents) if weights is None else np.asarray(weights)
         if settings.rule.personal and keys is None:

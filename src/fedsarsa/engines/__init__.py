@@ -92,7 +92,7 @@ def _cuda(problem: Problem) -> str:
     """Parameters in shared memory where they fit, or every option of every world."""
     from fedsarsa.engines import cuda_batch
 
-    place = "FiniteEngine" if cuda_batch.serves(problem) else "GeneralEngine"
+    place = "CudaFiniteEngine" if cuda_batch.serves(problem) else "CudaGeneralEngine"
     return f"fedsarsa.engines.cuda:{place}"
 
 

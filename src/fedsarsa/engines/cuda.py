@@ -60,7 +60,7 @@ class CudaEngine(SpanEngine):
         return super().take_steps(state, steps)
 
 
-class FiniteEngine(CudaEngine):
+class CudaFiniteEngine(CudaEngine):
     """Trains a problem of finite worlds whose agents hold pairs, with parameters in shared memory."""
 
     @fitting
@@ -87,7 +87,7 @@ class FiniteEngine(CudaEngine):
         central[:], drift[:] = self.batch.train([state], span)
 
 
-class GeneralEngine(CudaEngine):
+class CudaGeneralEngine(CudaEngine):
     """Trains a problem of any compiled world, with every option of the step, and any server rule."""
 
     @fitting

@@ -16,7 +16,7 @@ from fedsarsa.federation.training import MOST_RECORDED, recorded_numbers
 
 
 class TogetherEngine:
-    """Trains problems side by side that `batches` has put together, as `FiniteEngine` trains one."""
+    """Trains problems side by side that `batches` has put together, as `CudaFiniteEngine` trains one."""
 
     name = "cuda"
 

@@ -34,6 +34,7 @@ from fedsarsa.learning.targets import (
     SHARED_CHAIN,
     VISITS,
 )
+from fedsarsa.worlds.contract import World
 
 
 class ReferenceEngine(Engine):
@@ -196,7 +197,8 @@ def move(
     problem: Problem, state: State, run: int, i: int, t: int, uniform: float
 ) -> tuple[float, bool, bool]:
     """Take the action that is held; the reward, and whether the episode was terminated, and is over."""
-    world, own = problem.fleet[i], state.episodes
+    world: World = problem.fleet[i]
+    own = state.episodes
     reward, terminated = world.move(row(problem, state, run, i), held(state, run, i)[1], uniform)
     see(problem, state, run, i)
     if own is None:
