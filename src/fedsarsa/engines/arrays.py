@@ -45,7 +45,7 @@ class Options(NamedTuple):
     its numbers; ``opens`` says whether a round begins with an exchange of first directions.
     Steps are ``plain``, or have options: ``target`` and ``leaves``, by the numbers of ``local_step``; whether
     they see ``all_pairs``; and over how many transitions they look ``ahead``, 0 without a window, weighted by
-    ``ratios`` (P S A,) if there are any.
+    ``ratios`` if there are any: a number per action, rows as those of ``cumulative`` in `Tables`.
     """
 
     rule: int
