@@ -80,6 +80,22 @@ def test_with_one_step_per_round_all_that_average_coincide():
     np.testing.assert_allclose(sacc, plain, rtol=0, atol=1e-13)
     (scaffold,) = finals(m.SCAFFLSA(FEATURES, PI, 0.2, sync_every=1))
     np.testing.assert_allclose(scaffold, plain, rtol=0, atol=1e-13)
+    # FedHSA takes the mean there, which is what its own rule gives.
+    first = fs.FedSARSA(FEATURES, PI, 0.2, 1, server=fs.servers.FirstDirections(radius=0.3))
+    bounded = m.FedHSA(FEATURES, PI, 0.2, sync_every=1, radius=0.3)
+    assert isinstance(bounded.server(), fs.servers.Mean)
+    one, two = (method.train(FLEET, **TRAINING) for method in (first, bounded))
+    np.testing.assert_allclose(two.central, one.central, rtol=0, atol=1e-13)
+    assert float(one.drift.max()) < 1e-25 < 1e-6 < float(two.drift.min())
+
+
+@pytest.mark.parametrize("settings", [{"sync_every": 2}, {"step_size": [0.2, 0.1, 0.2, 0.2]}])
+def test_first_directions_count_with_more_steps_or_step_sizes_of_their_own(settings):
+    method = m.FedHSA(FEATURES, PI, **{"step_size": 0.2, "sync_every": 1} | settings)
+    plain = fs.FedSARSA(FEATURES, PI, method.step_size, method.sync_every)
+    assert isinstance(method.server(), fs.servers.FirstDirections)
+    one, two = (each.train(FLEET, **TRAINING).final.values for each in (method, plain))
+    assert np.abs(one - two).max() > 1e-3
 
 
 ALIKE = [
