@@ -1,6 +1,7 @@
 """Server rules that are compiled into the round do what they say in NumPy."""
 
 import copy
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +11,7 @@ import fedsarsa as fs
 from fedsarsa.engines import compiled_server
 from fedsarsa.engines.compiled import options_of, server_view, settings_of, span_of, step_sizes_of
 from fedsarsa.federation.rounds import end_round
-from fedsarsa.federation.servers import COMPILED, compiled_place
+from fedsarsa.federation.servers import COMPILED, compiled_place, projection
 from fedsarsa.federation.state import RUNNING, first_state
 from fedsarsa.learning.targets import Step
 from tests.worlds_of_tests import every_kind, fleet
@@ -74,6 +75,19 @@ def test_compiled_rules_are_their_own_combine(rule, radius):
         np.testing.assert_allclose(getattr(ours, name), getattr(theirs, name), rtol=0, atol=1e-12)
     if rule.personal:
         np.testing.assert_allclose(ours.theta, theirs.theta, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e-170, 1e-140, 1.0, 1e139, 1e170, 1e300])
+@pytest.mark.parametrize("dim", [1, 3, 4, 9])
+def test_projections_of_any_size_are_those_in_numpy(dim, scale):
+    rng = np.random.default_rng(dim)
+    for sizes in (np.ones(dim), 10.0 ** rng.uniform(-8, 0, dim)):
+        theta = rng.normal(size=dim) * sizes * scale
+        for radius in (0.3 * scale, 10 * scale, math.inf):
+            ours = theta.copy()
+            compiled_server.project(ours, radius)
+            theirs = projection.project(theta, None if math.isinf(radius) else radius)
+            np.testing.assert_allclose(ours, theirs, rtol=1e-14)
 
 
 @pytest.mark.parametrize("rule", RULES, ids=repr)
