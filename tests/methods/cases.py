@@ -44,6 +44,8 @@ CASES = {
     "equal": m.FedQ(EACH, 0.2, sync_every=4),
     "equal alike": m.FedQ(ALIKE, 0.2, sync_every=4),
     "importance": m.FedQ(EACH, 0.2, sync_every=4, averaging="importance"),
+    "importance at every step": m.FedQ(EACH, 0.2, sync_every=1, averaging="importance"),
+    "importance own steps": m.FedQ(ALIKE, [0.1, 0.2, 0.3], sync_every=1, averaging="importance"),
     "all pairs": m.FedSynQ(0.3, sync_every=4),
     "all pairs slowing": m.FedSynQ(SLOWING, sync_every=3),
     "expected": m.SARSA(GROUPS, fs.Softmax(0.5), 0.2, sync_every=4, aim="expected"),

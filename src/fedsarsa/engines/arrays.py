@@ -64,7 +64,7 @@ class ServerView(NamedTuple):
 
     ``starts`` are those of the round, (R, N, d) if they are personal, else (R, 1, d): the central ones. The
     others are room to work in: for the mean and the spread of the agents' parameters, (d,), for one run's
-    next start, for the sums (N,) of the agents' step sizes in a round, and (2, d) for the rule.
+    next start, for the sums (N,) of the agents' step sizes in a round, and (3, d) for the rule.
     """
 
     theta: Floats

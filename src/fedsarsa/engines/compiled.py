@@ -270,7 +270,7 @@ def server_view(state: State, runs: slice, first_agent: int = U64(0), takes_part
             spread=np.empty(dim),
             start=np.empty((agents if personal else 1, dim)),
             step_sums=np.empty(agents),
-            room=np.empty((2, dim)),
+            room=np.empty((3, dim)),
         ),
     )
 
