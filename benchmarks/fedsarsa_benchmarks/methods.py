@@ -13,15 +13,9 @@ from fedsarsa_benchmarks.measuring import Result, at_most, seconds
 
 FEATURES, POLICY = fs.ModuloFeatures(5, 5), fs.FixedPolicy()
 STATES, OTHERS = fs.ModuloFeatures(5, 1), [fs.FixedPolicy(row) for row in np.eye(100)[:20] * 0.5 + 0.005]
-# What costs more than twice as much: two more draws per step; twenty tables of behaviours, which no cache
-# holds; and with K = 1 two exchanges per step, or weights or projections for every agent at every step.
-DEARER = {
-    "FedTD, independent": (10, 100, 1),
-    "NStepTD, n = 3, own behaviours": (10, 100, 1),
-    "FedHSA": (1,),
-    "FedQ, importance": (1,),
-    "ConsensusTD, ring, radius": (1,),
-}
+EACH = [fs.FixedPolicy(pi) for pi in np.random.default_rng(0).dirichlet(np.ones(100), size=(20, 100))]
+# What may cost more than twice as much: twenty tables of behaviours (100, 100), which no cache holds.
+DEARER = {"NStepTD, n = 3, own behaviours by state": (10, 100)}
 m = fs.methods
 
 
@@ -37,6 +31,9 @@ def cases(every: int) -> dict[str, Any]:
         "NStepTD, n = 10": m.NStepTD(n=10, **td, **settings),
         "NStepTD, n = 3, a behaviour": m.NStepTD(STATES, POLICY, 0.01, n=3, behaviour=POLICY, **settings),
         "NStepTD, n = 3, own behaviours": m.NStepTD(STATES, POLICY, 0.01, n=3, behaviour=OTHERS, **settings),
+        "NStepTD, n = 3, own behaviours by state": m.NStepTD(
+            STATES, POLICY, 0.01, n=3, behaviour=EACH, **settings
+        ),
         "OneShotTD": m.OneShotTD(**td),
         "SCAFFLSA": m.SCAFFLSA(**td, **settings),
         "FedHSA": m.FedHSA(**td, **settings),

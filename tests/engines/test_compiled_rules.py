@@ -1,6 +1,7 @@
 """Server rules that are compiled into the round do what they say in NumPy."""
 
 import copy
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +11,7 @@ import fedsarsa as fs
 from fedsarsa.engines import compiled_server
 from fedsarsa.engines.compiled import options_of, server_view, settings_of, span_of, step_sizes_of
 from fedsarsa.federation.rounds import end_round
-from fedsarsa.federation.servers import COMPILED, compiled_place
+from fedsarsa.federation.servers import COMPILED, compiled_place, projection
 from fedsarsa.federation.state import RUNNING, first_state
 from fedsarsa.learning.targets import Step
 from tests.worlds_of_tests import every_kind, fleet
@@ -74,6 +75,38 @@ def test_compiled_rules_are_their_own_combine(rule, radius):
         np.testing.assert_allclose(getattr(ours, name), getattr(theirs, name), rtol=0, atol=1e-12)
     if rule.personal:
         np.testing.assert_allclose(ours.theta, theirs.theta, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("alike", [True, False])
+def test_importance_after_a_single_step(alike):
+    """Every agent has learned about one parameter, with one step size or its own."""
+    rule = fs.servers.ImportanceMean()
+    problem, ours = after_a_round(rule)
+    rng = np.random.default_rng(2)
+    weights = -np.log1p(-np.full(AGENTS, 0.1) if alike else -rng.uniform(0.1, 0.9, AGENTS))
+    ours.left[:] = 0.0
+    for run in range(RUNS):
+        ours.left[run, range(AGENTS), rng.integers(4, size=AGENTS)] = weights
+    before, expected = ours.central.copy(), ours.central.copy()
+    for run, j in np.argwhere(ours.left.any(axis=1)):
+        each = np.exp(ours.left[run, :, j])
+        expected[run, j] = each @ ours.theta[run, :, j] / each.sum()
+    central = settled(problem, ours)
+    np.testing.assert_allclose(central, expected, rtol=0, atol=1e-14)
+    assert 0 < (central == before).mean() < 1
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e-170, 1e-140, 1.0, 1e139, 1e170, 1e300])
+@pytest.mark.parametrize("dim", [1, 3, 4, 9])
+def test_projections_of_any_size_are_those_in_numpy(dim, scale):
+    rng = np.random.default_rng(dim)
+    for sizes in (np.ones(dim), 10.0 ** rng.uniform(-8, 0, dim)):
+        theta = rng.normal(size=dim) * sizes * scale
+        for radius in (0.3 * scale, 10 * scale, math.inf):
+            ours = theta.copy()
+            compiled_server.project(ours, radius)
+            theirs = projection.project(theta, None if math.isinf(radius) else radius)
+            np.testing.assert_allclose(ours, theirs, rtol=1e-14)
 
 
 @pytest.mark.parametrize("rule", RULES, ids=repr)

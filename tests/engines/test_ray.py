@@ -72,10 +72,21 @@ CASES = {
 }
 
 
+m, TD = fs.methods, (fs.ModuloFeatures(5, 1), fs.FixedPolicy(), 0.1)
 METHODS = {
-    "SCAFFLSA": fs.methods.SCAFFLSA(fs.ModuloFeatures(5, 1), fs.FixedPolicy(), 0.1, sync_every=6),
-    "FedQ": fs.methods.FedQ([fs.FixedPolicy()] * 5, 0.2, sync_every=6, averaging="importance"),
-    "ConsensusTD": fs.methods.ConsensusTD(fs.ModuloFeatures(5, 1), fs.FixedPolicy(), 0.1),
+    "FedTD": m.FedTD(*TD, sync_every=6, server_step=0.5, radius=0.5),
+    "NStepTD": m.NStepTD(*TD, sync_every=6, n=1),
+    "OneShotTD": m.OneShotTD(*TD),
+    "SCAFFLSA": m.SCAFFLSA(*TD, sync_every=6),
+    "FedHSA, K = 1": m.FedHSA(*TD, sync_every=1),
+    "DisSACC": m.DisSACC(*TD, sync_every=6),
+    "PFLSA": m.PFLSA(*TD),
+    "ConsensusTD": m.ConsensusTD(*TD),
+    "FedQ, equal": m.FedQ([fs.FixedPolicy(row) for row in np.eye(3)[[0, 1, 2, 0, 1]]], 0.2, sync_every=6),
+    "FedQ, importance": m.FedQ([fs.FixedPolicy()] * 5, 0.2, sync_every=6, averaging="importance"),
+    "SARSA, expected": m.SARSA(fs.OneHot(), fs.Softmax(0.5), 0.2, sync_every=6, aim="expected"),
+    "SARSA, max": m.SARSA(fs.OneHot(), fs.EpsilonGreedy(0.2), 0.2, sync_every=6, aim="max"),
+    "ScaffoldSARSA": m.ScaffoldSARSA(fs.OneHot(), fs.Softmax(0.5), 0.2, sync_every=6),
 }
 
 
@@ -83,7 +94,7 @@ METHODS = {
 def test_methods_are_those_of_the_reference(method):
     group = fleet(2, agents=5)
     one, two = (
-        method.train(group, 40, runs=2, seed=4, engine=engine, threads=threads)
+        method.train(group, 20, runs=2, seed=4, engine=engine, threads=threads)
         for engine, threads in (("reference", None), ("ray", 2))
     )
     for name in one.data:

@@ -12,6 +12,7 @@ STATES = fs.methods.state_features(np.random.default_rng(0).uniform(0, 0.5, size
 GROUPS = fs.ModuloFeatures(3, 1)
 PI = fs.FixedPolicy(np.random.default_rng(1).dirichlet(np.ones(A), size=S))
 EACH = [fs.FixedPolicy(np.random.default_rng(k).dirichlet(np.ones(A), size=S)) for k in range(AGENTS)]
+ALIKE = [fs.FixedPolicy(row) for row in np.random.default_rng(4).dirichlet(np.ones(A), size=AGENTS)]
 SLOWING = fs.LinearDecay(3.0, 9.0)
 m = fs.methods
 CASES = {
@@ -22,6 +23,8 @@ CASES = {
     "n-step others": m.NStepTD(GROUPS, PI, 0.1, sync_every=4, n=3, behaviour=EACH),
     "1-step others": m.NStepTD(fs.ModuloFeatures(S, 1), PI, 0.1, sync_every=4, n=1, behaviour=EACH[1]),
     "n-step beyond the round": m.NStepTD(PAIRS, PI, 0.2, sync_every=4, n=6),
+    "n-step alike": m.NStepTD(GROUPS, ALIKE[0], 0.1, sync_every=4, n=3, behaviour=ALIKE),
+    "n-step some alike": m.NStepTD(GROUPS, ALIKE[0], 0.1, sync_every=4, n=2, behaviour=[*ALIKE[:2], EACH[2]]),
     "n-step others beyond": m.NStepTD(GROUPS, PI, 0.1, sync_every=1, n=4, behaviour=EACH),
     "consensus complete": m.ConsensusTD(STATES, PI, 0.2, graph="complete"),
     "consensus": m.ConsensusTD(STATES, PI, 0.2, graph="ring", radius=0.8),
@@ -39,7 +42,10 @@ CASES = {
     "independent FedHSA": m.FedHSA(GROUPS, PI, 0.2, sync_every=4, independent=True),
     "independent DisSACC": m.DisSACC(STATES, PI, [0.1, 0.2, 0.3], sync_every=4, independent=True),
     "equal": m.FedQ(EACH, 0.2, sync_every=4),
+    "equal alike": m.FedQ(ALIKE, 0.2, sync_every=4),
     "importance": m.FedQ(EACH, 0.2, sync_every=4, averaging="importance"),
+    "importance at every step": m.FedQ(EACH, 0.2, sync_every=1, averaging="importance"),
+    "importance own steps": m.FedQ(ALIKE, [0.1, 0.2, 0.3], sync_every=1, averaging="importance"),
     "all pairs": m.FedSynQ(0.3, sync_every=4),
     "all pairs slowing": m.FedSynQ(SLOWING, sync_every=3),
     "expected": m.SARSA(GROUPS, fs.Softmax(0.5), 0.2, sync_every=4, aim="expected"),

@@ -41,6 +41,7 @@ def test_the_mean_over_runs_is_the_mean_path():
     kinds = (m.FedTD(FEATURES, PI, ALPHA, sync_every=K, independent=one) for one in (True, False))
     independent, chain = kinds
     expected = mean_path(independent, 12)
+    # 36 comparisons, each off by 4.5 standard errors in 7 of a million: 1 false alarm in 4000.
     assert distances(independent.train(FLEET, 12 * K, RUNS), expected).max() < 4.5
     assert distances(chain.train(FLEET, 12 * K, RUNS), expected).max() > 10  # chains begin elsewhere
 
@@ -53,6 +54,7 @@ def test_states_are_those_of_the_stationary_distribution():
     seen = method.train(fs.Fleet([world]), steps=1, runs=20_000).final.values > 0
     assert (seen.sum(axis=1) == 1).all()
     share = stationary_distribution(chain)
+    # Four comparisons at 4.5 standard errors: 3 false alarms in 100 000.
     assert (np.abs(seen.mean(axis=0) - share) < 4.5 * np.sqrt(share * (1 - share) / 20_000)).all()
 
 

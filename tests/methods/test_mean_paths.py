@@ -127,13 +127,12 @@ def test_one_shot_rests_at_the_mean_of_the_fixed_points():
     np.testing.assert_allclose(target, np.mean(points, axis=0), atol=1e-12)
 
 
-def n_step_operators(world, n, acting):
+def n_step_operators(world, n, acting, phi=FEATURES.table[:, 0]):
     """A and b of states, by sums over all paths of n transitions under ``acting``, with ratios."""
     pi, mu = PI.table(S, A), acting.table(S, A)
     P, r, g = np.array([world.kernel.matrix(a) for a in range(A)]), world.expected_reward, world.discount
     chain = np.einsum("sa,ast->st", mu, P)
     eta = np.linalg.matrix_power(chain, 4000)[0]
-    phi = FEATURES.table[:, 0]
     A_n, b_n = np.zeros((3, 3)), np.zeros(3)
 
     def go(first, s, weight, depth):
@@ -161,6 +160,32 @@ def test_n_step_operators_are_the_sum_over_all_paths(n):
         expected = n_step_operators(world, n, PI)
         np.testing.assert_allclose(A_n, expected[0], atol=1e-12)
         np.testing.assert_allclose(b_n, expected[1], atol=1e-12)
+
+
+OTHERS = [fs.FixedPolicy(np.random.default_rng(20 + k).dirichlet(np.ones(A), size=S)) for k in range(AGENTS)]
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+@pytest.mark.parametrize("behaviour", [PI, OTHERS[0], OTHERS], ids=["the policy", "another", "their own"])
+def test_off_policy_operators_are_the_sum_over_all_paths(behaviour, n):
+    """Paths begin where the behaviour of each agent is seen, and count by its ratios."""
+    method = m.NStepTD(fs.ModuloFeatures(3, 1), PI, 0.3, sync_every=5, n=n, behaviour=behaviour)
+    acting = behaviour if isinstance(behaviour, list) else [behaviour] * AGENTS
+    phi = np.eye(3)[np.arange(S) % 3]
+    expected = [n_step_operators(world, n, one, phi) for world, one in zip(FLEET, acting, strict=True)]
+    for (A_n, b_n), found in zip(expected, method._behind(FLEET), strict=True):
+        np.testing.assert_allclose(found[0], A_n, atol=1e-12)
+        np.testing.assert_allclose(found[1], b_n, atol=1e-12)
+    theta = np.zeros(3)
+    for _ in range(3000):
+        ends = []
+        for A_n, b_n in expected:
+            own = theta
+            for _ in range(5):
+                own = own + 0.3 * (A_n @ own + b_n)
+            ends.append(own)
+        theta = np.mean(ends, axis=0)
+    np.testing.assert_allclose(method.target(FLEET), theta, rtol=0, atol=1e-12)
 
 
 def test_one_step_ahead_is_fed_td():

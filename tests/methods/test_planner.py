@@ -260,7 +260,9 @@ def extreme_kernels(fleets, states=5, actions=5, agents=5):
 def test_table_1_random_mdps_in_closed_form():
     """QAvg ends at the optimum of the mean world. The paper's numbers are ten times (return - 5).
 
-    Two standard errors, ours and the paper's; of the numbers, and of what kappa takes away.
+    Two standard errors, ours and the paper's; of the numbers, and of what kappa takes away. One seed in 20
+    is beyond them in one comparison, and at most one in 4 in one of five. The limit is as narrow as that
+    because the seed is fixed; with it, the numbers are off by 0.8 errors at most.
     """
     kernels, rewards = extreme_kernels(SEEDS)
     found = np.array([10 * (in_the_centre(kernels, rewards, kappa) - 5) for kappa in KAPPAS])
@@ -313,12 +315,16 @@ def test_table_1_windy_cliffs_in_closed_form(cliffs):
         mean = 0.5 + kappa * (others - 0.5).sum(axis=1) / 5
         found = returns_in(cliffs, mean, np.full(16_000, 0.5))
         error = np.hypot(printed, found.std() / np.sqrt(16_000))
-        # Two standard errors, and what two printed digits leave open.
+        # Two standard errors, and what two printed digits leave open. The first three are exact; one seed in
+        # 10 is beyond the limit in one of the others. The seed is fixed: off by 1.8 errors at most.
         assert abs(found.mean() - paper) < 2 * error + 0.005
 
 
 def test_figure_2_windy_cliffs_in_closed_form(cliffs):
-    """QAvg's 129.55 +- 0.17: the mean return of five agents under the optimum of the mean wind."""
+    """QAvg's 129.55 +- 0.17: the mean return of five agents under the optimum of the mean wind.
+
+    One seed in 20 is beyond two standard errors. The seed is fixed: off by 0.1 of them.
+    """
     winds = np.random.default_rng(1).random((16_000, 5))
     mean = winds.mean(axis=1)
     found = np.mean([returns_in(cliffs, mean, wind) for wind in winds.T], axis=0)

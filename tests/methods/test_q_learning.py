@@ -21,9 +21,10 @@ PI = fs.FixedPolicy(rng.dirichlet(np.ones(A), size=S))
 EACH = [fs.FixedPolicy(p) for p in ([0.8, 0.2], [0.5, 0.5], [0.1, 0.9])]
 
 
-def walk(problem, steps):
+def walk(problem, steps, start=0.0):
     """The pairs (steps + 1, N) of the only run, and parameters (steps + 1, N, d)."""
-    state, engine = first_state(problem, np.zeros(problem.features.dim)), engines.build("cpu", problem, 1)
+    state = first_state(problem, np.full(problem.features.dim, start))
+    engine = engines.build("cpu", problem, 1)
     engine.start(state)
     pairs, theta = [(state.states[0].copy(), state.actions[0].copy())], [state.theta[0].copy()]
     for _ in range(steps):
@@ -43,24 +44,25 @@ def test_agents_go_through_the_states_of_fedsarsa_with_that_policy():
 
 @pytest.mark.parametrize("averaging", ["equal", "importance"])
 def test_long_run_mean_is_the_optimal_q_of_the_worlds_mixed_by_visits(averaging):
-    # Begun at the mean world's Q, 0.3 away. Bias is of the order of the step size, here 0.004. Errors
-    # of the mean over runs are below 0.0015: the limit is four of them beyond, or 1 false alarm in 10 000.
+    # Begun at the mean world's Q, 0.3 away. The bias, of the order of the step size, is 0.003 at most.
+    # Standard errors of the mean over runs are 0.0012 at most: the limit is four of them beyond, which is 3
+    # false alarms in 10 000 for eight entries.
     method = m.FedQ(EACH, 0.005, sync_every=20, averaging=averaging)
     elsewhere, target = fs.theory.optimal_values(FLEET.central()).ravel(), method.target(FLEET)
     history = method.train(FLEET, steps=60_000, runs=8, seed=2, record_every=10, theta0=elsewhere)
     late = history.central.sel(t=slice(20_000, None)).mean("t")
     assert late.std("run").max() / np.sqrt(8) < 0.0015
     error = np.abs(late.mean("run").values - target).max()
-    assert error < 0.01
+    assert error < 0.008
     assert np.abs(target - elsewhere).max() > 0.2
 
 
 def test_importance_averaging_is_its_one_round_identity():
     K, eta, N = 40, 0.1, len(FLEET)
+    start = np.random.default_rng(6).normal(size=S * A)
     alone = m.FedQ(EACH, eta, sync_every=10 * K).problem(FLEET, 10 * K, 1, 3)
-    pairs, theta = walk(alone, K)
-    start, top, weights = np.zeros(S * A), np.zeros(S * A), np.zeros(S * A)
-    top += N * start
+    pairs, theta = walk(alone, K, start)
+    top, weights = N * start, np.zeros(S * A)
     for i in range(N):
         visits = np.zeros(S * A, int)
         for t in range(K):
@@ -70,7 +72,8 @@ def test_importance_averaging_is_its_one_round_identity():
             visits[j] += 1
             top[j] += eta * (1 - eta) ** -visits[j] * y
         weights += (1 - eta) ** -visits.astype(float)
-    history = m.FedQ(EACH, eta, K, averaging="importance").train(FLEET, steps=K, runs=1, seed=3)
+    method = m.FedQ(EACH, eta, K, averaging="importance")
+    history = method.train(FLEET, steps=K, runs=1, seed=3, theta0=start)
     np.testing.assert_allclose(history.final[0], top / weights, rtol=1e-12)
 
 
@@ -112,10 +115,12 @@ def test_synchronous_q_learning_is_qavg_where_kernels_are_deterministic(engine):
 
 
 def test_synchronous_q_learning_tends_to_the_mean_worlds_optimum():
-    # At step size 0.01 the noise of one table is below 0.03 (measured 0.004 for the time average).
+    # The bias of step size 0.01 is 0.002 at most, and the standard error of the mean over times and runs
+    # 0.0006: five of them beyond are 3 false alarms in a million for eight entries. Twelve other seeds were
+    # off by 0.0017 to 0.0026.
     history = m.FedSynQ(0.01, sync_every=5).train(FLEET, steps=6000, runs=4, seed=1, record_every=10)
     late = history.central.sel(t=slice(2000, None)).mean(["t", "run"]).values
-    np.testing.assert_allclose(late, m.FedSynQ().target(FLEET), atol=0.01)
+    np.testing.assert_allclose(late, m.FedSynQ().target(FLEET), rtol=0, atol=0.005)
 
 
 @pytest.mark.parametrize(
@@ -142,7 +147,9 @@ def test_one_agent_is_asynchronous_q_learning_whatever_the_average():
     np.testing.assert_allclose(ours.final, theirs.final, rtol=1e-12)
     optimum = fs.theory.optimal_values(FLEET[0]).ravel()
     np.testing.assert_allclose(equal.target(alone), optimum, rtol=1e-9)
-    assert np.abs(ours.final - optimum).max() < 0.1
+    # The standard deviation of an entry is 0.016, its bias 0.001: 0.08 is five away, which is 2 false alarms
+    # in 100 000 for the eight entries of four runs.
+    assert np.abs(ours.final - optimum).max() < 0.08
 
 
 @pytest.mark.slow

@@ -45,7 +45,7 @@ class Options(NamedTuple):
     its numbers; ``opens`` says whether a round begins with an exchange of first directions.
     Steps are ``plain``, or have options: ``target`` and ``leaves``, by the numbers of ``local_step``; whether
     they see ``all_pairs``; and over how many transitions they look ``ahead``, 0 without a window, weighted by
-    ``ratios`` (P S A,) if there are any.
+    ``ratios`` if there are any: a number per action, rows as those of ``cumulative`` in `Tables`.
     """
 
     rule: int
@@ -64,7 +64,7 @@ class ServerView(NamedTuple):
 
     ``starts`` are those of the round, (R, N, d) if they are personal, else (R, 1, d): the central ones. The
     others are room to work in: for the mean and the spread of the agents' parameters, (d,), for one run's
-    next start, for the sums (N,) of the agents' step sizes in a round, and (2, d) for the rule.
+    next start, for the sums (N,) of the agents' step sizes in a round, and (3, d) for the rule.
     """
 
     theta: Floats
@@ -153,8 +153,9 @@ class Workspace(NamedTuple):
     one. ``now`` is room for a row of parameters that are not behind.
 
     ``columns``, ``fractions`` and ``uniforms`` (AHEAD BLOCK,) are a block's random numbers as they are used:
-    split for the alias tables, and as floats for the policy. ``masses`` (BLOCK cells,) are its softmax masses
-    per action and ``counts`` (8,) the sizes of the first eight classes, with zeros.
+    split for the alias tables, and as floats for the policy; with ``pair``, those of pairs drawn anew.
+    ``masses`` (BLOCK cells,) are its softmax masses per action and ``counts`` (8,) the sizes of the first
+    eight classes, with zeros.
 
     The fixed policy by which a lane acts, if any, begins at ``acting`` in ``tables.cumulative``. ``best`` is
     (S,), for steps of all pairs; windows are ((n + 1) lanes,), for those that look n transitions ahead.
@@ -197,6 +198,9 @@ class Workspace(NamedTuple):
     columns: NDArray[np.uint64]
     fractions: NDArray[np.uint64]
     uniforms: Floats
+    pair_columns: NDArray[np.uint64]
+    pair_fractions: NDArray[np.uint64]
+    pair_uniforms: Floats
     masses: Floats
     sums: Floats
     counts: Floats
@@ -271,6 +275,9 @@ def new_workspace(tables: Tables, options: Options | None, view: RunView, lanes:
         columns=integers(draws),
         fractions=integers(draws),
         uniforms=np.zeros(draws),
+        pair_columns=integers(draws),
+        pair_fractions=integers(draws),
+        pair_uniforms=np.zeros(draws),
         masses=aligned(BLOCK * view.masses.shape[1]),
         sums=aligned(BLOCK * 8),
         counts=counts,

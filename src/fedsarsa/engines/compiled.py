@@ -30,6 +30,7 @@ from fedsarsa.federation.servers import FirstDirections, compiled_place
 from fedsarsa.federation.state import RUNNING, Episodes, State, Synchronisations
 from fedsarsa.learning import step_arrays
 from fedsarsa.learning.continuous_features import Integers
+from fedsarsa.learning.finite_tables import rows_kept
 from fedsarsa.learning.policies import FixedPolicy, Policy
 from fedsarsa.learning.step_arrays import AgentState, Model
 from fedsarsa.learning.targets import ALL_PAIRS, LEAVES, TARGETS
@@ -229,12 +230,13 @@ def options_of(problem: Problem) -> Options | None:
 
 
 def ratios_of(problem: Problem) -> Floats:
-    """pi / behaviour of every behaviour policy, (P S A,), where steps weigh by it; else empty."""
+    """pi / behaviour of every behaviour policy, in rows as those of `Tables`; empty without ratios."""
     if not problem.step.ratios:
         return np.empty(0)
     assert isinstance(problem.policy, FixedPolicy)
-    sizes = problem.fleet.states, len(problem.order)
-    own, *acting = (one.table(*sizes) for one in (problem.policy, *problem.step.behaviour))
+    policies = problem.policy, *problem.step.behaviour
+    sizes = rows_kept(problem.fleet.states, policies), len(problem.order)
+    own, *acting = (one.table(*sizes) for one in policies)
     each = [np.divide(own, one, out=np.zeros(sizes), where=one > 0) for one in acting or [own]]
     return np.ravel(each)
 
@@ -268,7 +270,7 @@ def server_view(state: State, runs: slice, first_agent: int = U64(0), takes_part
             spread=np.empty(dim),
             start=np.empty((agents if personal else 1, dim)),
             step_sums=np.empty(agents),
-            room=np.empty((2, dim)),
+            room=np.empty((3, dim)),
         ),
     )
 

@@ -101,6 +101,7 @@ def kernels(shape: Shape) -> Kernels:
                 masses=known.masses,
             ),
             policies=tables.policies,
+            stride=tables.stride,
             cumulative=tables.cumulative,
             guide=tables.guide,
         )

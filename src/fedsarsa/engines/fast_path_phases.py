@@ -18,6 +18,7 @@ from fedsarsa.engines.arrays import Lanes, RoundSettings, RunView, Workspace
 from fedsarsa.learning import finite_step, random
 from fedsarsa.learning.exponential import exponential
 from fedsarsa.learning.finite_tables import Tables
+from fedsarsa.worlds import alias
 
 EIGHT = U64(eight_masses.WIDTH)
 
@@ -71,24 +72,24 @@ def redraw(
 
 
 @piece
-def begin_anew(
-    tables: Tables,
-    settings: RoundSettings,
-    view: RunView,
-    lanes: Lanes,
-    first: int,
-    count: int,
-    t: int,
-    workspace: Workspace,
-) -> None:
+def begin_anew(tables: Tables, view: RunView, first: int, count: int, at: int, workspace: Workspace) -> None:
     """Draw a pair anew for every lane of a block: a first state of its world, and an action there."""
-    now = random.purpose(U64(t), U64(random.PAIR))
+    first_states(tables, first, count, at, workspace)
     for i in range(count):
         lane = first + i
-        one, two = random.words(settings.seed, view.first_run + lanes.run[lane], lanes.stream[lane], now)
-        s = finite_step.first_state(tables.worlds, U64(settings.world[lanes.agent[lane]]), one)
-        a = directly(tables, view, lane, s, random.uniform(two), workspace)
+        s = workspace.states[lane]
+        a = directly(tables, view, lane, s, workspace.pair_uniforms[at + i], workspace)
         hold(tables, view, lane, i, s, a, workspace)
+
+
+@vectorised
+def first_states(tables: Tables, first: int, count: int, at: int, workspace: Workspace) -> None:
+    """Draw a first state of its world for every lane of a block."""
+    for i in range(count):
+        start = workspace.kernel[first + i] - tables.worlds.states  # see WorldTables
+        workspace.states[first + i] = alias.draw(
+            tables.worlds.alias, start, workspace.pair_columns[at + i], workspace.pair_fractions[at + i]
+        )
 
 
 @piece

@@ -198,6 +198,21 @@ def take_steps(
                 workspace.fractions,
                 workspace.uniforms,
             )
+            if settings.independent:
+                draw(
+                    settings.seed,
+                    view.first_run,
+                    lanes.run,
+                    lanes.stream,
+                    first,
+                    count,
+                    random.purpose(U64(t + ahead), U64(random.PAIR)),
+                    U64(some),
+                    tables.worlds.states,
+                    workspace.pair_columns,
+                    workspace.pair_fractions,
+                    workspace.pair_uniforms,
+                )
             for i in range(some):
                 at, step = U64(i) * count, ahead + i
                 if options is not None and options.ahead > 0:
@@ -218,9 +233,7 @@ def take_steps(
                     )
                     continue
                 if settings.independent:
-                    fast_path_phases.begin_anew(
-                        tables, settings, view, lanes, first, count, t + step, workspace
-                    )
+                    fast_path_phases.begin_anew(tables, view, first, count, at, workspace)
                 if settings.redraws:
                     fast_path_phases.redraw(tables, settings, view, lanes, first, count, t + step, workspace)
                 fast_path_phases.move(tables, first, count, at, workspace)

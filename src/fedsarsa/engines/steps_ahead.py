@@ -7,6 +7,8 @@ lanes, is at ``slot``; the reward after it is there, too, its ratio, and which p
 
 import math
 
+import numpy as np
+
 from fedsarsa._checks import Floats
 from fedsarsa._numba import U64, piece, vectorised
 from fedsarsa.engines import compiled_server
@@ -41,7 +43,7 @@ def note(tables: Tables, options: Options, first: int, count: int, at: int, work
             j = tables.rows[s] * tables.width + tables.columns[a]
             workspace.window_places[at + h] = workspace.origin[first + h] + j
         if options.ratios.size > 0:
-            pair = workspace.acting[first + h] + s * tables.actions + a
+            pair = workspace.acting[first + h] + s * tables.stride + a
             workspace.window_ratios[at + h] = options.ratios[pair]
 
 
@@ -107,13 +109,29 @@ def look(
         )
         workspace.window_rewards[here + h] = finite_step.reward_of(tables.worlds, world, s, a, s_next)
         workspace.window_states[there + h] = s_next
+    begin_search(tables, first, count, at, there, workspace)
     for h in range(count):
-        workspace.window_actions[there + h] = finite_step.fixed(
+        workspace.window_actions[there + h] = finite_step.searched(
             tables,
-            workspace.acting[first + h],
-            workspace.window_states[there + h],
+            workspace.acting[first + h] + workspace.window_states[there + h] * tables.stride,
+            workspace.window_actions[there + h],
             workspace.uniforms[at + h],
         )
+
+
+@vectorised
+def begin_search(tables: Tables, first: int, count: int, at: int, there: int, workspace: Workspace) -> None:
+    """Where `searched` begins for every lane: two comparisons beyond the guide, which mostly are enough.
+
+    The tables of many policies are in no cache. Here lanes wait for them together.
+    """
+    for h in range(count):
+        start = workspace.acting[first + h] + workspace.window_states[there + h] * tables.stride
+        uniform = workspace.uniforms[at + h]
+        place = U64(tables.guide[start + U64(np.int64(uniform * np.float64(tables.actions)))])
+        place += U64(tables.cumulative[start + place] <= uniform)  # the last sum is 1: never beyond it
+        place += U64(tables.cumulative[start + place] <= uniform)
+        workspace.window_actions[there + h] = place
 
 
 @piece

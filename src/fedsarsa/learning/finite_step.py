@@ -112,7 +112,7 @@ def acting(tables: Tables, agent: int) -> int:
     """Where the fixed policy by which an agent acts begins in ``tables.cumulative``; 0 if there is none."""
     if tables.policies <= _ONE:
         return U64(0)
-    return agent % tables.policies * tables.worlds.states * tables.actions
+    return agent % tables.policies * (U64(tables.cumulative.size) // tables.policies)
 
 
 @piece
@@ -216,8 +216,14 @@ def fixed(tables: Tables, acting: int, s: int, uniform: float) -> int:
 
     The search begins with the guide's place, from where one or two comparisons are left on average.
     """
-    start, last = acting + s * tables.actions, tables.actions - _ONE
-    place = U64(tables.guide[start + U64(uniform * np.float64(tables.actions))])
-    while place < last and tables.cumulative[start + place] <= uniform:
+    start, last = acting + s * tables.stride, tables.actions - _ONE
+    guess = min(U64(uniform * np.float64(tables.actions)), last)  # float32 may round the number up to 1
+    return searched(tables, start, U64(tables.guide[start + guess]), uniform)
+
+
+@piece
+def searched(tables: Tables, start: int, place: int, uniform: float) -> int:
+    """The first action, from a place in their order on, that the sums from ``start`` pass ``uniform`` at."""
+    while place < tables.actions - _ONE and tables.cumulative[start + place] <= uniform:
         place += _ONE
     return U64(tables.order[place])

@@ -46,7 +46,8 @@ class Tables(NamedTuple):
     its first, which is repeated up to the size of the largest class. Dense features have a class per action.
     Policy: ``choice`` between the classes. Where fixed policies act, ``cumulative`` (P, S, A) has theirs in
     that order; agent i acts by the (i mod P)-th, and ``policies`` is P. It is 0 where the learned one acts.
-    A number in [g/A, (g+1)/A) is searched for from ``guide[..., g]`` on, (P, S, A).
+    A number in [g/A, (g+1)/A) is searched for from ``guide[..., g]`` on, (P, S, A). Rows of states are
+    ``stride`` apart: A, or 0 where all policies are the same in every state and have one row, (P, 1, A).
     """
 
     worlds: WorldTables
@@ -62,6 +63,7 @@ class Tables(NamedTuple):
     dense: Floats
     choice: Choice
     policies: int
+    stride: int
     cumulative: Floats
     guide: NDArray[np.uint32]
 
@@ -106,7 +108,8 @@ def tabulate(
     for one in fixed:
         np.add.at(masses, np.asarray(columns, dtype=np.int64), one.table(states, actions).T)
     acting = tuple(behaviour) or fixed
-    cumulative = np.array([_cumulative(one, states, actions, features.order) for one in acting])
+    kept = rows_kept(states, (*acting, *fixed))
+    cumulative = np.array([_cumulative(one, kept, actions, features.order) for one in acting])
     tables = Tables(
         worlds=tabulate_worlds(fleet),
         actions=U64(actions),
@@ -121,10 +124,16 @@ def tabulate(
         dense=dense,
         choice=choice(policy, counts.astype(float), np.asarray(alike), masses.T.ravel()),
         policies=U64(len(acting)),
+        stride=U64(actions if kept > 1 else 0),
         cumulative=cumulative.ravel(),
         guide=_guide(cumulative.reshape(-1, actions)).ravel(),
     )
     return writeable(tables)
+
+
+def rows_kept(states: int, policies: Sequence[FixedPolicy]) -> int:
+    """How many rows tables of fixed policies have: a single one where each is the same in every state."""
+    return states if any(np.ndim(one.pi) == 2 for one in policies) else 1
 
 
 def _members(order: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.uint64]:

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from fedsarsa._checks import Floats
-from fedsarsa.federation.servers import FirstDirections, Server
+from fedsarsa.federation.servers import FirstDirections, Mean, Server
+from fedsarsa.learning.step_sizes import schedules
 from fedsarsa.methods.method import Communication
 from fedsarsa.methods.policy_evaluation import PredictionInRounds
 from fedsarsa.theory.fixed_points import federated_point
@@ -35,6 +36,10 @@ class FedHSA(PredictionInRounds):
 
         theta_i <- theta_i + alpha_t (g_i(theta_i) + mean_j g_j^0 - g_i^0)
 
+    With K = 1 and the same step sizes for all, the mean of this is theta-bar + alpha_t mean_j g_j^0, which is
+    the mean of uncorrected steps. Training then takes those, and the history's ``drift`` is theirs: after
+    corrected ones it would be 0. ``communication`` counts the method's own exchanges.
+
     Examples
     --------
     >>> import fedsarsa as fs
@@ -47,7 +52,9 @@ class FedHSA(PredictionInRounds):
     name: ClassVar[str] = "FedHSA"
 
     def server(self) -> Server:
-        """The mean, with directions corrected by the first ones."""
+        """The mean, with directions corrected by the first ones; plain where that changes nothing."""
+        if self.sync_every == 1 and len(schedules(self.step_size)) == 1:
+            return Mean(radius=self.radius)
         return FirstDirections(self.radius)
 
     def target(self, fleet: Fleet) -> Floats:

@@ -85,7 +85,7 @@ class FedSynQ(Setting):
         return problem
 
     def target(self, fleet: Fleet) -> Floats:
-        """The optimal Q of the mean world, (S A,), up to terms of the order of the step size.
+        """The optimal Q of the mean world, (S A,), up to terms of the order of the step size times K.
 
         Parameters
         ----------

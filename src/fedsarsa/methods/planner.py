@@ -28,7 +28,8 @@ from fedsarsa.methods.method import Communication, Knowledge, Task, finite_fleet
 from fedsarsa.worlds.finite import FiniteMDP
 from fedsarsa.worlds.fleet import Fleet
 
-# From the fourth round on step sizes shrink if the last round raised the mean return by less than this share.
+# From the fourth round on step sizes shrink if the mean return rose by less than this share between the
+# beginnings of the two rounds before.
 LITTLE, PATIENCE = 1e-3, 3
 
 
@@ -66,8 +67,8 @@ class Model:
 class Planning:
     """A method whose agents plan with their own kernel, E steps in a round, and whose server takes the mean.
 
-    What a step does to a table is ``local``; how tables become policies is ``policy_of``. After a round that
-    hardly raised the mean return, step sizes are multiplied by ``decay``; None: they stay.
+    What a step does to a table is ``local``; how tables become policies is ``policy_of``. Where rounds hardly
+    raise the mean return, step sizes are multiplied by ``decay``; None: they stay.
     """
 
     step_size: StepSize = 0.1
@@ -85,7 +86,7 @@ class Planning:
 
     @property
     def shrink(self) -> float:
-        """What step sizes are multiplied by after a round that hardly raised the mean return."""
+        """What step sizes are multiplied by where rounds hardly raise the mean return."""
         return 1.0 if self.decay is None else self.decay
 
     def _algorithm(self) -> FedSARSA:
@@ -285,7 +286,10 @@ class Planner(Engine):
         return rounds.recorded(self.problem, central, drift)
 
     def _begin(self, state: State, t: int) -> None:
-        """Shrink the step sizes of runs whose last round gained little, and let agents begin a round."""
+        """Shrink the step sizes of runs that gained little, and let agents begin a round.
+
+        As in the released programs, returns are compared before that of the present tables is known.
+        """
         if self.method.shrink < 1:
             factor, returns = state.memory["factor"], state.memory["returns"]
             number = t // (self.problem.sync_every or 1)

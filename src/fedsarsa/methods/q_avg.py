@@ -37,9 +37,9 @@ class QAvg(Planning):
     form : {"paper", "released"}
         Which of the two algorithms.
     decay : float in (0, 1], optional
-        By what step sizes are multiplied at the beginning of every round, from the fourth on, if the last
-        one raised the mean return by less than 0.1 %. Unless given, 0.5 in the released form (the released
-        programs have 0.5, 0.95 and 0.1) and 1 in the paper's.
+        By what step sizes are multiplied at the beginning of every round, from the fourth on, if the mean
+        return rose by less than 0.1 % between the beginnings of the two rounds before. Unless given, 0.5 in
+        the released form (the released programs have 0.5, 0.95 and 0.1) and 1 in the paper's.
 
     Raises
     ------
@@ -80,7 +80,7 @@ class QAvg(Planning):
 
     @property
     def shrink(self) -> float:
-        """What step sizes are multiplied by after a round that hardly raised the mean return."""
+        """What step sizes are multiplied by where rounds hardly raise the mean return."""
         return 0.5 if self.decay is None and self.form == RELEASED else super().shrink
 
     def opening(self, tables: Floats) -> Floats:

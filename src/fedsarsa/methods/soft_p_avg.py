@@ -27,8 +27,9 @@ class SoftPAvg(Planning):
     sync_every : int or None
         E, steps per round; None: agents never meet, and are averaged once, at the end.
     decay : float in (0, 1]
-        By what step sizes are multiplied at the beginning of every round, from the fourth on, if the last
-        one raised the mean return by less than 0.1 %; 0.8, 0.9 and 0.4 in the released programs.
+        By what step sizes are multiplied at the beginning of every round, from the fourth on, if the mean
+        return rose by less than 0.1 % between the beginnings of the two rounds before; 0.8, 0.9 and 0.4 in
+        the released programs.
 
     Raises
     ------

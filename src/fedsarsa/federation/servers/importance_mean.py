@@ -1,5 +1,6 @@
 """The mean weighted entry by entry: by how much every agent has learned about it in the round."""
 
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -71,16 +72,28 @@ class ImportanceMean(Server):
     @staticmethod
     def combine_run(over: RoundOfRun) -> None:
         """The same for one run, compiled."""
-        most, total = over.room[0], over.room[1]
+        most, total, low = over.room[0], over.room[1], over.room[2]
         for j in range(len(over.mean)):
-            most[j] = total[j] = over.start[0, j] = 0.0
+            most[j], low[j] = 0.0, math.inf
         for i in range(len(over.left)):
             for j in range(len(over.mean)):
-                most[j] = max(most[j], over.left[i, j])
+                left = over.left[i, j]
+                most[j] = left if left > most[j] else most[j]  # max() would not be vectorised
+                low[j] = left if (left != 0.0) & (left < low[j]) else low[j]
+        between = 0  # none where agents have taken one step: two weights per parameter are then enough
+        for j in range(len(over.mean)):
+            between += (low[j] != most[j]) & (low[j] != math.inf)
+            total[j], over.start[0, j], low[j] = 0.0, 0.0, exponential(-most[j])
         for i in range(len(over.left)):
-            for j in range(len(over.mean)):
-                weight = exponential(over.left[i, j] - most[j])
-                total[j] += weight
-                over.start[0, j] += weight * over.after[i, j]
+            if between == 0:
+                for j in range(len(over.mean)):
+                    weight = 1.0 if over.left[i, j] == most[j] else low[j]
+                    total[j] += weight
+                    over.start[0, j] += weight * over.after[i, j]
+            else:
+                for j in range(len(over.mean)):
+                    weight = exponential(over.left[i, j] - most[j])
+                    total[j] += weight
+                    over.start[0, j] += weight * over.after[i, j]
         for j in range(len(over.mean)):
             over.start[0, j] = over.start[0, j] / total[j] if most[j] > 0.0 else over.before[0, j]

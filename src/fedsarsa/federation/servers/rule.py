@@ -96,7 +96,7 @@ class RoundOfRun(NamedTuple):
         The weighted mean of ``after``.
     mean_before : (d,)
         The weighted mean of ``before``.
-    room : (2, d)
+    room : (3, d)
         To work in.
     """
 
