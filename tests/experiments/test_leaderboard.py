@@ -117,12 +117,14 @@ def test_local_steps_are_biased_where_visits_are_uneven():
     point = fs.theory.federated_point(ground.fleet, ground.state_features, ground.policy)
     np.testing.assert_allclose(point, [4.5, 4.5])
     np.testing.assert_allclose(cells.own_points(ground).mean(axis=0), [3.6, 3.6])
-    budget = replace(TINY, prediction_steps=3000, step_sizes=(0.05,), runs=10)
+    # Over twelve seeds the first ratio was 20 to 28, the second 0.79 to 1.06. Their logarithms vary by 0.11
+    # and 0.09: both limits are more than four standard deviations away, 3 false alarms in 100 000 each.
+    budget = replace(TINY, prediction_steps=3000, step_sizes=(0.05,), runs=40)
     labels = ("FedTD(0), K = 100", "SCAFFLSA, K = 100")
     biased, corrected = (cells.trained(ground, PREDICTION, entry(one), budget, 0) for one in labels)
     assert biased.attrs["period"] == corrected.attrs["period"] == 100
     assert biased["federated_error"].mean() > 10 * corrected["federated_error"].mean()
-    assert biased["own_error"].mean() < 2 * corrected["own_error"].mean()
+    assert biased["own_error"].mean() < 1.4 * corrected["own_error"].mean()
 
 
 def test_a_fleet_for_predictions_alone():
