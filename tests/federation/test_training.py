@@ -187,7 +187,7 @@ def test_bad_trainings(arguments, message):
     [
         ({"sync_every": 0}, "sync_every must be an integer of at least 1, got 0"),
         ({"sync_every": -3}, "sync_every must be an integer of at least 1, got -3"),
-        ({"sync_every": 2.5}, "sync_every must be an integer, got 2.5"),
+        ({"sync_every": 2.5}, "sync_every must be an integer, or None to never average, got 2.5"),
         ({"radius": 0}, "radius must be a positive number, got 0"),
         ({"weights": [0.5, 0.6]}, "weights must sum to one along its last axis, got 1.1"),
         ({"weights": [1.5, -0.5]}, r"weights must hold probabilities, got -0.5 at \[1\]"),

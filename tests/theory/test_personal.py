@@ -219,5 +219,5 @@ def test_weights_that_are_none(weights, message):
 
 
 def test_worlds_that_are_not_finite():
-    with pytest.raises(TypeError, match=r"worlds\[0\] must be a FiniteMDP, got CartPole"):
+    with pytest.raises(TypeError, match=r"fleet must be of finite worlds, .* got ControlFleet\(CartPole"):
         personal_weights(fs.control.fleet("CartPole", 2), ALGO, 100)
