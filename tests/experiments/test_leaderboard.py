@@ -150,7 +150,9 @@ def test_all_rows_of_a_fleet(board, name):
     assert every
     assert not [row.reason for row in rows if row.reason]
     for row in rows:
-        for name in tables.columns(board):
+        compared = row.block == COMPARISON
+        assert compared == np.isnan(row.numbers.get(tables.BEHIND, tables.UNKNOWN).value)
+        for name in tables.columns(board)[: -1 if compared else None]:
             low, value, high = (getattr(row.numbers[name], part) for part in ("low", "value", "high"))
             assert low <= value <= high
     if board == CONTROL:
@@ -229,11 +231,62 @@ def test_a_table_in_numbers():
     content = list(csv.DictReader(io.StringIO(tables.to_csv(rows))))
     assert float(content[1][tables.TO_COMMON]) == 0
     assert float(content[0][tables.MEAN]) <= float(content[2][tables.MEAN])
-    assert tables.leaders(rows) == {rows[0]}
+    assert [row.leads for row in rows] == [True, False, False]
+    assert content[0][tables.BEHIND] == "0"
+    assert content[1][tables.BEHIND] == ""
     assert re.fullmatch(r"found from 1 start, stationarity gap \S+", rows[1].note)
     finance = replace(rows[0], label="finance")  # a NaN is left out, and no part of a name
     again = tables.from_csv(tables.to_csv([finance, *rows]))
     assert [(row.label, row.note) for row in again] == [(row.label, row.note) for row in [finance, *rows]]
+
+
+NOISE = np.array([5.0, -3.0, 8.0, -10.0])  # far more than what methods differ by
+OFF = np.array([0.2, 0.5, 0.8, 0.5])  # t = 0.5 / (0.245 / 2) = 4.08
+
+
+def leading(**lost):
+    off = tables.behind({name: xr.DataArray(values, dims="run") for name, values in lost.items()})
+    return {name for name, one in off.items() if one.low <= 0}
+
+
+def test_a_row_leads_unless_its_runs_are_behind_those_of_the_best():
+    """Student's quantile of 3 degrees of freedom is 3.18 for one comparison, and 4.18 for two."""
+    assert leading(best=NOISE, other=NOISE + OFF) == {"best"}
+    assert leading(best=NOISE, other=NOISE[[1, 0, 3, 2]] + OFF) == {"best", "other"}  # not paired
+    assert leading(best=NOISE, other=NOISE + OFF, third=NOISE + 100) == {"best", "other"}
+    assert leading(best=NOISE, other=NOISE + OFF + 0.02, third=NOISE + 100) == {"best"}  # t = 4.25
+
+
+def test_runs_that_failed_and_rounding():
+    gone = np.array([1.0, np.nan, 1.0, 1.0])
+    assert leading(best=NOISE, other=NOISE + OFF + 5 * gone) == {"best"}
+    assert leading(best=NOISE, other=np.array([9.0, np.nan, np.nan, np.nan])) == {"best", "other"}
+    assert leading(best=NOISE, other=NOISE * np.nan) == {"best"}
+    assert leading(other=NOISE * np.nan) == set()
+    assert leading(best=np.ones(4), rounded=1 + 1e-12 * OFF, other=1 + 1e-4 * np.ones(4)) == {
+        "best",
+        "rounded",
+    }
+
+
+def test_runs_of_different_methods_share_their_random_numbers():
+    """Which makes paired differences far smaller than those of means."""
+    budget = replace(TINY, prediction_steps=200, step_sizes=(0.1,), runs=20)
+    one, two = (
+        cells.trained(GROUND, PREDICTION, entry(label), budget, 0)["agents_error"]
+        for label in ("FedTD(0)", "SCAFFLSA")
+    )
+    other = cells.trained(GROUND, PREDICTION, entry("SCAFFLSA"), budget, 1)["agents_error"]
+    assert np.corrcoef(one, two)[0, 1] > 0.9
+    assert (one - two).std() < (one - other).std() / 3
+
+
+def test_a_step_size_with_which_a_method_diverges_costs_nothing():
+    row = entry("FedTD(0)")
+    found = cells.trained(GROUND, PREDICTION, row, replace(TINY, step_sizes=(20.0, 0.1)), 0)
+    assert found.attrs["step_size"] == 0.1
+    with pytest.raises(ValueError, match=r"no limit was found for step_size 20.0"):
+        cells.trained(GROUND, PREDICTION, row, replace(TINY, step_sizes=(20.0,)), 0)
 
 
 @pytest.fixture
