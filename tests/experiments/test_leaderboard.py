@@ -2,6 +2,7 @@
 
 import csv
 import io
+import itertools
 import os
 import re
 import signal
@@ -27,6 +28,7 @@ from tests.experiments.commands import command
 
 TINY = Scale(40, 30, 8, 2, 2, (0.1, 0.3), (0.5,), 1)
 GROUND = fleets.GROUNDS["random-0.4"](0)
+PAGE = Path(__file__).parents[2] / "docs/leaderboard.csv"
 NOT_ON = (CONTROL, "uneven-visits")
 OWN = """
 from dataclasses import dataclass
@@ -83,13 +85,97 @@ def test_every_method_has_a_row():
 
 def test_the_page_has_every_row():
     """Its tables come from a file, which has to be made again where rows or fleets change."""
-    page = Path(__file__).parents[2] / "docs/leaderboard.csv"
-    rows = tables.from_csv(page.read_text(encoding="utf-8"))
+    rows = tables.from_csv(PAGE.read_text(encoding="utf-8"))
     wanted = cells.cells(fleets.grounds([], 0), entries.entries)
     assert [(row.board, row.fleet, row.label) for row in rows if row.label not in entries.YARDSTICKS] == [
         (cell.board, cell.ground.name, cell.entry.label) for cell in wanted if cell.entry
     ]
     assert not [row.label for row in rows if row.reason or row.failed]
+
+
+SARSAS = ["FedSARSA", "FedSARSA, expected target", "FedSARSA, largest target"]
+CORRECTED = "FedSARSA with control variates"
+FEDQS = ["FedQ, equal averaging", "FedQ, importance averaging"]
+ONE_SET = ["FedTD(0)", "FedTD(0), K = 100", "3-step TD", "consensus TD, ring", "one-shot TD", "SCAFFLSA"]
+ONE_SET += ["SCAFFLSA, K = 100", "FedHSA", "DisSACC"]
+PLAINS = ["random-0", "random-0.4", "random-0.8", "two-state"]
+
+
+def but(out):
+    """All fleets but one."""
+    return [name for name in fleets.GROUNDS if name != out]
+
+
+CONTROLLED = but(NOT_ON[1])
+GAIN, SHARED, OWN_POINTS = tables.TO_COMMON, tables.TO_FEDERATED, tables.TO_AGENTS
+# By which number, on which fleets, which rows are ahead of which others.
+AHEAD = [
+    (GAIN, ["random-0.8"], ["alone, Q-learning"], ["best common policy", *FEDQS]),
+    (GAIN, ["seven-states"], ["alone, SARSA", "alone, Q-learning"], ["best common policy", *SARSAS]),
+    (GAIN, ["garnet"], ["alone, Q-learning"], [*SARSAS, CORRECTED, *FEDQS]),
+    (GAIN, ["garnet"], ["best common policy"], ["alone, Q-learning", "FedSynQ"]),
+    (GAIN, ["garnet"], ["FedSynQ"], [*SARSAS, CORRECTED, *FEDQS]),
+    (GAIN, ["garnet"], ["FedSARSA, expected target"], [CORRECTED]),
+    (GAIN, PLAINS, FEDQS, [*SARSAS, CORRECTED]),
+    (GAIN, ["two-state"], FEDQS, ["alone, Q-learning", "alone, SARSA"]),
+    (GAIN, ["seven-states"], SARSAS, [*FEDQS, "FedSynQ", "QAvg, paper's form", "pooled, Q-learning"]),
+    (GAIN, ["garnet", "seven-states"], ["ProjPAvg"], ["QAvg, paper's form", "QAvg, released form"]),
+    (SHARED, ["seven-states"], ["SCAFFLSA", "FedHSA"], ["FedTD(0)"]),
+    (SHARED, ["garnet", "uneven-visits"], ["SCAFFLSA, K = 100"], ["FedTD(0), K = 100"]),
+    (SHARED, ["garnet"], ["FedTD(0)"], ["3-step TD"]),
+    (SHARED, ["windy-cliffs"], ["consensus TD, ring"], ["FedTD(0)"]),
+    (OWN_POINTS, ["windy-cliffs"], ["3-step TD", "DisSACC"], ["FedTD(0)"]),
+    (OWN_POINTS, ["seven-states"], ["FedTD(0)"], ["DisSACC", "one-shot TD"]),
+    (OWN_POINTS, ["published", "garnet", "uneven-visits"], ["PF-LSA"], ONE_SET),
+    (OWN_POINTS, [*PLAINS, "windy-cliffs", "seven-states", "uneven-visits"], ["PF-LSA"], ["alone, TD(0)"]),
+    (OWN_POINTS, ["garnet"], ["alone, TD(0)"], ["PF-LSA"]),
+]
+# And which do not differ.
+ALIKE = [
+    (GAIN, CONTROLLED, SARSAS, SARSAS),
+    (GAIN, CONTROLLED, ["FedSARSA"], [CORRECTED]),
+    (GAIN, CONTROLLED, FEDQS, FEDQS),
+    (GAIN, ["published"], [*SARSAS, CORRECTED, *FEDQS], [*SARSAS, CORRECTED, *FEDQS]),
+    (GAIN, ["windy-cliffs"], ["FedSynQ"], FEDQS),
+    (SHARED, but("seven-states"), ["FedTD(0)"], ["SCAFFLSA", "FedHSA"]),
+    (SHARED, ["windy-cliffs", "seven-states"], ["FedTD(0), K = 100"], ["SCAFFLSA, K = 100"]),
+    (SHARED, [*PLAINS, "published"], ["FedTD(0), K = 100"], ["SCAFFLSA, K = 100"]),
+    (SHARED, fleets.GROUNDS, ["SCAFFLSA"], ["FedHSA"]),
+    (SHARED, but("windy-cliffs"), ["consensus TD, ring"], ["FedTD(0)"]),
+    (OWN_POINTS, PLAINS, ["one-shot TD"], ["FedTD(0)"]),
+    (OWN_POINTS, ["published"], ["PF-LSA"], ["alone, TD(0)"]),
+]
+
+
+def compared(claims):
+    """Every pair of rows that a claim names, and the number that it compares them by."""
+    board = {GAIN: CONTROL, SHARED: PREDICTION, OWN_POINTS: PREDICTION}
+    rows = tables.from_csv(PAGE.read_text(encoding="utf-8"))
+    known = {(row.board, row.fleet, row.label): row for row in rows}
+    for number, names, first, second in claims:
+        for place in itertools.product(names, first, second):
+            one, two = (known[board[number], place[0], label] for label in place[1:])
+            if one is not two:
+                yield one, two, number
+
+
+def differ(one, two, number):
+    """As the page says: intervals do not overlap, or one is the best of the block and the other not bold."""
+    a, b = one.numbers[number], two.numbers[number]
+    apart = a.high < b.low or b.high < a.low
+    if number == SHARED or one.block != two.block or one.block == COMPARISON:  # not what bold rows lead by
+        return apart
+    best = any(row.numbers[tables.BEHIND].value == 0 for row in (one, two))
+    return apart or (best and not (one.leads and two.leads))
+
+
+def test_the_pages_say_what_the_table_shows():
+    """Those that quote the boards: docs/leaderboard.md and docs/methods."""
+    for one, two, number in compared(AHEAD):
+        assert one.numbers[number].value < two.numbers[number].value, (one.fleet, one.label, two.label)
+        assert differ(one, two, number), (one.fleet, one.label, two.label)
+    for one, two, number in compared(ALIKE):
+        assert not differ(one, two, number), (one.fleet, one.label, two.label)
 
 
 @pytest.mark.parametrize("name", fleets.GROUNDS)
@@ -282,11 +368,11 @@ def test_runs_of_different_methods_share_their_random_numbers():
 
 
 def test_a_step_size_with_which_a_method_diverges_costs_nothing():
-    row = entry("FedTD(0)")
-    found = cells.trained(GROUND, PREDICTION, row, replace(TINY, step_sizes=(20.0, 0.1)), 0)
+    ground, row = fleets.GROUNDS["two-state"](0), entry("FedTD(0)")
+    found = cells.trained(ground, PREDICTION, row, replace(TINY, step_sizes=(20.0, 0.1)), 0)
     assert found.attrs["step_size"] == 0.1
-    with pytest.raises(ValueError, match=r"no limit was found for step_size 20.0"):
-        cells.trained(GROUND, PREDICTION, row, replace(TINY, step_sizes=(20.0,)), 0)
+    with pytest.raises(ValueError, match=r"no limit was found for step_size 40.0"):
+        cells.trained(ground, PREDICTION, row, replace(TINY, step_sizes=(20.0, 40.0)), 0)
 
 
 @pytest.fixture

@@ -34,6 +34,7 @@ class Scale:
 
 
 STEPS = (0.0005, 0.002, 0.01, 0.05, 0.2, 0.9, 4.0, 20.0)  # above 1 for methods that move seldom, or plan
-FULL = Scale(10_000, 3_000, 256, 20, 20, STEPS, (0.005, 0.02, 0.1, 0.5, 2.0), 4)
+TEMPERATURES = (0.006, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
+FULL = Scale(10_000, 3_000, 256, 20, 20, STEPS, TEMPERATURES, 4)
 QUICK = Scale(400, 200, 32, 10, 5, (0.1, 0.3), (0.1,), 2)
 QUICK_FLEETS = ("random-0.4", "two-state", "seven-states")

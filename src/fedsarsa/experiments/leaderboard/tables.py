@@ -113,7 +113,8 @@ def behind(lost: Mapping[K, xr.DataArray]) -> dict[K, Estimate]:
     methods have the same random numbers: an interval is Student's for the mean of these paired differences.
     Of m methods, each interval is at the level 1 - 0.05 / (m - 1) (Bonferroni). A method leads if its
     interval reaches 0. So the method that loses least in expectation, with the settings that were chosen, is
-    among those that lead with a probability of at least 95%, whichever was best by chance.
+    among those that lead with a probability of at least 95%, whichever was best by chance, if the
+    differences are near enough to normal.
 
     A mean difference within rounding counts as 0. Runs in which either method failed are left out; where
     fewer than two remain, the interval is all numbers. A method that failed in every run does not lead.
