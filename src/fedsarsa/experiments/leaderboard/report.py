@@ -29,8 +29,8 @@ BOLD = (
     "mean. The column <em>behind the best</em> has the mean difference to it, run by run, as the runs of all "
     "methods have the same random numbers, with Student's interval. Of m rows in the block each of these "
     "intervals is at the level 1 - 0.05 / (m - 1) (Bonferroni), and a row is bold if its interval reaches 0. "
-    "So with 95% confidence the row that is truly best with its settings is a bold one, if differences are near "
-    "enough to normal. Nothing corrects for the number of fleets and blocks."
+    "So with 95% confidence the row that is truly best with its settings is a bold one, if differences are "
+    "near enough to normal. Nothing corrects for the number of fleets and blocks."
 )
 SETTINGS = ("floats sent per agent", "steps per exchange", "samples", "step size", "temperature")
 
