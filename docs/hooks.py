@@ -175,24 +175,23 @@ def board(name: str, number: str, unit: float = 1.0) -> str:
     """One number of a board of the leaderboard, methods by fleets; bold where it is what rows lead by."""
     rows = [row for row in tables.from_csv(BOARDS.read_text(encoding="utf-8")) if row.board == name]
     names = list(dict.fromkeys(row.fleet for row in rows))
-    best = tables.leaders(rows) if number in LEADING else set()
     lines = [f"| method | {' | '.join(names)} |", f"|---|{'---|' * len(names)}"]
     for block in BLOCKS:
         labels = dict.fromkeys(row.label for row in rows if row.block == block)
         lines += [f"| *{block}* |{' |' * len(names)}"] if labels else []
         for label in labels:
             own = {row.fleet: row for row in rows if row.label == label}
-            cells = [_number(own[fleet], number, unit, own[fleet] in best) for fleet in names]
+            cells = [_number(own[fleet], number, unit) for fleet in names]
             lines.append(f"| {label} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
-def _number(row: tables.Row, number: str, unit: float, leads: bool) -> str:
+def _number(row: tables.Row, number: str, unit: float) -> str:
     one = row.numbers.get(number)
     if one is None:
         return row.reason
     shown = tables.shown(Estimate(one.value / unit, one.low / unit, one.high / unit))
-    return f"**{shown}**" if leads else shown
+    return f"**{shown}**" if number in LEADING and row.leads else shown
 
 
 def fleets_of(name: str) -> str:

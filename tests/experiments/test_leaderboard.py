@@ -2,6 +2,7 @@
 
 import csv
 import io
+import itertools
 import os
 import re
 import signal
@@ -27,6 +28,7 @@ from tests.experiments.commands import command
 
 TINY = Scale(40, 30, 8, 2, 2, (0.1, 0.3), (0.5,), 1)
 GROUND = fleets.GROUNDS["random-0.4"](0)
+PAGE = Path(__file__).parents[2] / "docs/leaderboard.csv"
 NOT_ON = (CONTROL, "uneven-visits")
 OWN = """
 from dataclasses import dataclass
@@ -83,8 +85,7 @@ def test_every_method_has_a_row():
 
 def test_the_page_has_every_row():
     """Its tables come from a file, which has to be made again where rows or fleets change."""
-    page = Path(__file__).parents[2] / "docs/leaderboard.csv"
-    rows = tables.from_csv(page.read_text(encoding="utf-8"))
+    rows = tables.from_csv(PAGE.read_text(encoding="utf-8"))
     wanted = cells.cells(fleets.grounds([], 0), entries.entries)
     assert [(row.board, row.fleet, row.label) for row in rows if row.label not in entries.YARDSTICKS] == [
         (cell.board, cell.ground.name, cell.entry.label) for cell in wanted if cell.entry
@@ -93,12 +94,96 @@ def test_the_page_has_every_row():
 
 
 def test_no_row_of_the_page_beats_an_optimum():
-    page = Path(__file__).parents[2] / "docs/leaderboard.csv"
-    rows = tables.from_csv(page.read_text(encoding="utf-8"))
+    rows = tables.from_csv(PAGE.read_text(encoding="utf-8"))
     gaps = {(row.fleet, row.label): row.numbers[tables.GAP] for row in rows if tables.GAP in row.numbers}
-    compared = [row for row in rows if row.board == CONTROL and not row.refused]
-    assert len(gaps) == len(compared) > 100
+    policies = [row for row in rows if row.board == CONTROL and not row.refused]
+    assert len(gaps) == len(policies) > 100
     assert min(gap.value for gap in gaps.values()) >= -1e-9
+
+
+SARSAS = ["FedSARSA", "FedSARSA, expected target", "FedSARSA, largest target"]
+CORRECTED = "FedSARSA with control variates"
+FEDQS = ["FedQ, equal averaging", "FedQ, importance averaging"]
+ONE_SET = ["FedTD(0)", "FedTD(0), K = 100", "3-step TD", "consensus TD, ring", "one-shot TD", "SCAFFLSA"]
+ONE_SET += ["SCAFFLSA, K = 100", "FedHSA", "DisSACC"]
+PLAINS = ["random-0", "random-0.4", "random-0.8", "two-state"]
+
+
+def but(out):
+    """All fleets but one."""
+    return [name for name in fleets.GROUNDS if name != out]
+
+
+CONTROLLED = but(NOT_ON[1])
+GAIN, SHARED, OWN_POINTS = tables.TO_COMMON, tables.TO_FEDERATED, tables.TO_AGENTS
+# By which number, on which fleets, which rows are ahead of which others.
+AHEAD = [
+    (GAIN, ["random-0.8"], ["alone, Q-learning"], ["best common policy", *FEDQS]),
+    (GAIN, ["seven-states"], ["alone, SARSA", "alone, Q-learning"], ["best common policy", *SARSAS]),
+    (GAIN, ["garnet"], ["alone, Q-learning"], [*SARSAS, CORRECTED, *FEDQS]),
+    (GAIN, ["garnet"], ["best common policy"], ["alone, Q-learning", "FedSynQ"]),
+    (GAIN, ["garnet"], ["FedSynQ"], [*SARSAS, CORRECTED, *FEDQS]),
+    (GAIN, ["garnet"], ["FedSARSA, expected target"], [CORRECTED]),
+    (GAIN, PLAINS, FEDQS, [*SARSAS, CORRECTED]),
+    (GAIN, ["two-state"], FEDQS, ["alone, Q-learning", "alone, SARSA"]),
+    (GAIN, ["seven-states"], SARSAS, [*FEDQS, "FedSynQ", "QAvg, paper's form", "pooled, Q-learning"]),
+    (GAIN, ["garnet", "seven-states"], ["ProjPAvg"], ["QAvg, paper's form", "QAvg, released form"]),
+    (SHARED, ["seven-states"], ["SCAFFLSA", "FedHSA"], ["FedTD(0)"]),
+    (SHARED, ["garnet", "uneven-visits"], ["SCAFFLSA, K = 100"], ["FedTD(0), K = 100"]),
+    (SHARED, ["garnet"], ["FedTD(0)"], ["3-step TD"]),
+    (SHARED, ["windy-cliffs"], ["consensus TD, ring"], ["FedTD(0)"]),
+    (OWN_POINTS, ["windy-cliffs"], ["3-step TD", "DisSACC"], ["FedTD(0)"]),
+    (OWN_POINTS, ["seven-states"], ["FedTD(0)"], ["DisSACC", "one-shot TD"]),
+    (OWN_POINTS, ["published", "garnet", "uneven-visits"], ["PF-LSA"], ONE_SET),
+    (OWN_POINTS, [*PLAINS, "windy-cliffs", "seven-states", "uneven-visits"], ["PF-LSA"], ["alone, TD(0)"]),
+    (OWN_POINTS, ["garnet"], ["alone, TD(0)"], ["PF-LSA"]),
+]
+# And which do not differ.
+ALIKE = [
+    (GAIN, CONTROLLED, SARSAS, SARSAS),
+    (GAIN, CONTROLLED, ["FedSARSA"], [CORRECTED]),
+    (GAIN, CONTROLLED, FEDQS, FEDQS),
+    (GAIN, ["published"], [*SARSAS, CORRECTED, *FEDQS], [*SARSAS, CORRECTED, *FEDQS]),
+    (GAIN, ["windy-cliffs"], ["FedSynQ"], FEDQS),
+    (SHARED, but("seven-states"), ["FedTD(0)"], ["SCAFFLSA", "FedHSA"]),
+    (SHARED, ["windy-cliffs", "seven-states"], ["FedTD(0), K = 100"], ["SCAFFLSA, K = 100"]),
+    (SHARED, [*PLAINS, "published"], ["FedTD(0), K = 100"], ["SCAFFLSA, K = 100"]),
+    (SHARED, fleets.GROUNDS, ["SCAFFLSA"], ["FedHSA"]),
+    (SHARED, but("windy-cliffs"), ["consensus TD, ring"], ["FedTD(0)"]),
+    (OWN_POINTS, PLAINS, ["one-shot TD"], ["FedTD(0)"]),
+    (OWN_POINTS, ["published"], ["PF-LSA"], ["alone, TD(0)"]),
+]
+
+
+def compared(claims):
+    """Every pair of rows that a claim names, and the number that it compares them by."""
+    board = {GAIN: CONTROL, SHARED: PREDICTION, OWN_POINTS: PREDICTION}
+    rows = tables.from_csv(PAGE.read_text(encoding="utf-8"))
+    known = {(row.board, row.fleet, row.label): row for row in rows}
+    for number, names, first, second in claims:
+        for place in itertools.product(names, first, second):
+            one, two = (known[board[number], place[0], label] for label in place[1:])
+            if one is not two:
+                yield one, two, number
+
+
+def differ(one, two, number):
+    """As the page says: intervals do not overlap, or one is the best of the block and the other not bold."""
+    a, b = one.numbers[number], two.numbers[number]
+    apart = a.high < b.low or b.high < a.low
+    if number == SHARED or one.block != two.block or one.block == COMPARISON:  # not what bold rows lead by
+        return apart
+    best = any(row.numbers[tables.BEHIND].value == 0 for row in (one, two))
+    return apart or (best and not (one.leads and two.leads))
+
+
+def test_the_pages_say_what_the_table_shows():
+    """Those that quote the boards: docs/leaderboard.md and docs/methods."""
+    for one, two, number in compared(AHEAD):
+        assert one.numbers[number].value < two.numbers[number].value, (one.fleet, one.label, two.label)
+        assert differ(one, two, number), (one.fleet, one.label, two.label)
+    for one, two, number in compared(ALIKE):
+        assert not differ(one, two, number), (one.fleet, one.label, two.label)
 
 
 @pytest.mark.parametrize("name", fleets.GROUNDS)
@@ -161,7 +246,9 @@ def test_all_rows_of_a_fleet(board, name):
     assert every
     assert not [row.reason for row in rows if row.reason]
     for row in rows:
-        for name in tables.columns(board):
+        compared = row.block == COMPARISON
+        assert compared == np.isnan(row.numbers.get(tables.BEHIND, tables.UNKNOWN).value)
+        for name in tables.columns(board)[: -1 if compared else None]:
             low, value, high = (getattr(row.numbers[name], part) for part in ("low", "value", "high"))
             assert low <= value <= high
     if board == CONTROL:
@@ -240,11 +327,62 @@ def test_a_table_in_numbers():
     content = list(csv.DictReader(io.StringIO(tables.to_csv(rows))))
     assert float(content[1][tables.TO_COMMON]) == 0
     assert float(content[0][tables.MEAN]) <= float(content[2][tables.MEAN])
-    assert tables.leaders(rows) == {rows[0]}
+    assert [row.leads for row in rows] == [True, False, False]
+    assert content[0][tables.BEHIND] == "0"
+    assert content[1][tables.BEHIND] == ""
     assert re.fullmatch(r"found from 1 start, stationarity gap \S+", rows[1].note)
     finance = replace(rows[0], label="finance")  # a NaN is left out, and no part of a name
     again = tables.from_csv(tables.to_csv([finance, *rows]))
     assert [(row.label, row.note) for row in again] == [(row.label, row.note) for row in [finance, *rows]]
+
+
+NOISE = np.array([5.0, -3.0, 8.0, -10.0])  # far more than what methods differ by
+OFF = np.array([0.2, 0.5, 0.8, 0.5])  # t = 0.5 / (0.245 / 2) = 4.08
+
+
+def leading(**lost):
+    off = tables.behind({name: xr.DataArray(values, dims="run") for name, values in lost.items()})
+    return {name for name, one in off.items() if one.low <= 0}
+
+
+def test_a_row_leads_unless_its_runs_are_behind_those_of_the_best():
+    """Student's quantile of 3 degrees of freedom is 3.18 for one comparison, and 4.18 for two."""
+    assert leading(best=NOISE, other=NOISE + OFF) == {"best"}
+    assert leading(best=NOISE, other=NOISE[[1, 0, 3, 2]] + OFF) == {"best", "other"}  # not paired
+    assert leading(best=NOISE, other=NOISE + OFF, third=NOISE + 100) == {"best", "other"}
+    assert leading(best=NOISE, other=NOISE + OFF + 0.02, third=NOISE + 100) == {"best"}  # t = 4.25
+
+
+def test_runs_that_failed_and_rounding():
+    gone = np.array([1.0, np.nan, 1.0, 1.0])
+    assert leading(best=NOISE, other=NOISE + OFF + 5 * gone) == {"best"}
+    assert leading(best=NOISE, other=np.array([9.0, np.nan, np.nan, np.nan])) == {"best", "other"}
+    assert leading(best=NOISE, other=NOISE * np.nan) == {"best"}
+    assert leading(other=NOISE * np.nan) == set()
+    assert leading(best=np.ones(4), rounded=1 + 1e-12 * OFF, other=1 + 1e-4 * np.ones(4)) == {
+        "best",
+        "rounded",
+    }
+
+
+def test_runs_of_different_methods_share_their_random_numbers():
+    """Which makes paired differences far smaller than those of means."""
+    budget = replace(TINY, prediction_steps=200, step_sizes=(0.1,), runs=20)
+    one, two = (
+        cells.trained(GROUND, PREDICTION, entry(label), budget, 0)["agents_error"]
+        for label in ("FedTD(0)", "SCAFFLSA")
+    )
+    other = cells.trained(GROUND, PREDICTION, entry("SCAFFLSA"), budget, 1)["agents_error"]
+    assert np.corrcoef(one, two)[0, 1] > 0.9
+    assert (one - two).std() < (one - other).std() / 3
+
+
+def test_a_step_size_with_which_a_method_diverges_costs_nothing():
+    ground, row = fleets.GROUNDS["two-state"](0), entry("FedTD(0)")
+    found = cells.trained(ground, PREDICTION, row, replace(TINY, step_sizes=(20.0, 0.1)), 0)
+    assert found.attrs["step_size"] == 0.1
+    with pytest.raises(ValueError, match=r"no limit was found for step_size 40.0"):
+        cells.trained(ground, PREDICTION, row, replace(TINY, step_sizes=(20.0, 40.0)), 0)
 
 
 @pytest.fixture

@@ -253,7 +253,7 @@ def test_cells_are_compared_and_claims_lead_to_figures(results):
 
 def test_a_leaderboard_and_a_file_are_opened(browser, tmp_path):
     rows = [
-        tables.Row(CONTROL, "small", block, block, dict.fromkeys(tables.RETURNS, Estimate(1.0, 0.5, 2.0)))
+        tables.Row(CONTROL, "small", block, block, dict.fromkeys(tables.RETURNS, Estimate(1.0, -0.5, 2.0)))
         for block in BLOCKS
     ]
     (tmp_path / "leaderboard.csv").write_text(tables.to_csv(rows))

@@ -157,10 +157,10 @@ def row(label, low, high, fleet="small", **more):
 
 
 def test_a_leaderboard_is_read_and_told(tmp_path):
-    rows = [row("A", 1.0, 2.0, step_size=0.1), row("B <x>", 1.5, 3.0), row("C", 5.0, 6.0)]
+    rows = [row("A", 0.0, 0.0, step_size=0.1), row("B <x>", -1.0, 3.0), row("C", 5.0, 6.0)]
     rows += [
         tables.Row(CONTROL, "small", SAMPLES, "D", refused="one active parameter"),
-        row("A", 0.0, 1.0, "other"),
+        row("A", -1.0, 1.0, "other"),
     ]
     (tmp_path / "leaderboard.csv").write_text(tables.to_csv(rows))
     board = results.of_folder(tmp_path)
@@ -169,7 +169,7 @@ def test_a_leaderboard_is_read_and_told(tmp_path):
     said = leaderboard_view.sentence(found[:4])
     assert "Learns from samples: A; B <x>." in said
     assert "1 of 4 methods reject these worlds." in said
-    page = leaderboard_view.table(found[:4], tables.leaders(found[:4]))
+    page = leaderboard_view.table(found[:4])
     assert "<b>B &lt;x&gt;</b>" in page
     assert "<b>C" not in page
     assert "rejected: one active parameter" in page

@@ -39,19 +39,19 @@ def known(value: float) -> Estimate:
     return Estimate(value, value, value)
 
 
-def student(runs: ArrayLike) -> Any:
+def student(runs: ArrayLike, level: float = LEVEL) -> Any:
     """Half-width of a confidence interval in standard errors of a mean over ``runs`` runs."""
-    return scipy.special.stdtrit(np.asarray(runs) - 1, 0.5 + LEVEL / 2)
+    return scipy.special.stdtrit(np.asarray(runs) - 1, 0.5 + level / 2)
 
 
 @np.errstate(over="ignore", invalid="ignore")  # runs that diverge
-def mean_and_margin(data: xr.DataArray) -> tuple[xr.DataArray, xr.DataArray]:
+def mean_and_margin(data: xr.DataArray, level: float = LEVEL) -> tuple[xr.DataArray, xr.DataArray]:
     """Mean over ``run`` and the half-width of its Student confidence interval; NaN for a single run.
 
     Failed runs (NaN) are left out.
     """
     count = data.notnull().sum("run")
-    quantile = xr.apply_ufunc(student, count.where(count > 1, math.nan))
+    quantile = xr.apply_ufunc(student, count.where(count > 1, math.nan), level)
     return data.mean("run"), quantile * data.std("run", ddof=1) / count**0.5
 
 

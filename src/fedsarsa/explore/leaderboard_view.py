@@ -102,10 +102,9 @@ class LeaderboardView:
             return
         rows = [row for row in self.rows if (row.board, row.fleet) == (self.task.value, self.fleet.value)]
         kept = [row for row in rows if not self.blocks.value or row.block in self.blocks.value]
-        leaders = tables.leaders(rows)
         self.words.object = page.paragraph(sentence(rows))
         self.pictures[:] = [pn.pane.Bokeh(picture(kept, self.number.value), sizing_mode="stretch_width")]
-        self.table.object = table(kept, leaders)
+        self.table.object = table(kept)
         if any(row.numbers for row in kept):
             self.downloads.offer(kept, {})
         known = {"board": self.task.value, "fleet": self.fleet.value, "compare": self.number.value}
@@ -118,11 +117,10 @@ def _boards(rows: list[Row]) -> list[str]:
 
 
 def sentence(rows: list[Row]) -> str:
-    """Who leads on a fleet, block by block; methods whose intervals reach the best lead together."""
-    leaders = tables.leaders(rows)
+    """Who leads on a fleet, block by block; methods that cannot be told from the best lead together."""
     said = []
     for block in BLOCKS:
-        names = [row.label for row in rows if row in leaders and row.block == block]
+        names = [row.label for row in rows if row.leads and row.block == block]
         if names:
             said.append(f"{block.capitalize()}: {'; '.join(names)}.")
     refused = sum(1 for row in rows if row.refused)
@@ -175,8 +173,8 @@ def picture(rows: list[Row], number: str) -> Any:
     return drawn
 
 
-def table(rows: list[Row], leaders: set[Row]) -> str:
-    """All numbers of a fleet; leaders are in bold type, and rejected methods say why."""
+def table(rows: list[Row]) -> str:
+    """All numbers of a fleet; rows that lead are in bold type, and rejected methods say why."""
     if not rows:
         return ""
     names = tables.columns(rows[0].board)
@@ -184,7 +182,7 @@ def table(rows: list[Row], leaders: set[Row]) -> str:
     for row in rows:
         label = escape(row.label)
         numbers = [escape(tables.shown(row.numbers.get(name))) for name in names]
-        first = f"<b>{label}</b>" if row in leaders else label
+        first = f"<b>{label}</b>" if row.leads else label
         why = f"<br><small>{escape(row.reason)}</small>" if row.reason else ""
         made.append([first + why, escape(row.block), *numbers, tables.count(row.sent)])
     return html_table(["method", "what it does", *names, "floats sent"], made)

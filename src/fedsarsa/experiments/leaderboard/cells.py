@@ -154,6 +154,7 @@ def stages(ground: Ground, board: str, entry: Entry, scale: Scale, seed: int) ->
     measure = returns if board == CONTROL else errors
     known = methods(ground, entry, scale)
     worth = dict.fromkeys(known, 0.0)
+    refusal: ValueError | None = None
     if len(known) > 1:
         tuning = [
             training(method, ground, board, scale, scale.tuning_runs, seed + TUNING)
@@ -161,7 +162,13 @@ def stages(ground: Ground, board: str, entry: Entry, scale: Scale, seed: int) ->
         ]
         histories = yield tuning
         for (setting, method), history in zip(known.items(), histories, strict=True):
-            worth[setting] = _worth(measure(method, history, ground), board)
+            try:
+                worth[setting] = _worth(measure(method, history, ground), board)
+            except ValueError as error:  # a step size with which it tends to nothing
+                refusal = error
+                del worth[setting]
+    if not worth and refusal is not None:
+        raise refusal
     chosen = max(worth, key=lambda one: worth[one])
     method = known[chosen]
     (history,) = yield [training(method, ground, board, scale, scale.runs, seed)]
@@ -203,7 +210,8 @@ def returns(method: Method, history: History, ground: Ground) -> xr.Dataset:
     fleet, sound = ground.fleet, history.failed_at.values < 0
     result = np.full((len(sound), len(fleet)), np.nan)
     if sound.any():
-        policies = np.asarray(method.policies(history))
+        with np.errstate(over="ignore"):  # of step sizes with which a method diverges
+            policies = np.asarray(method.policies(history))
         agents, pairs = len(fleet), (fleet.states, fleet.actions)
         if policies.shape not in {(len(sound), *pairs), (len(sound), agents, *pairs)}:
             s, a = pairs
@@ -238,7 +246,10 @@ def errors(method: Method, history: History, ground: Ground) -> xr.Dataset:
     points = {FEDERATED: federated, AGENTS: own_points(ground)}
     unit = (points[AGENTS] ** 2).sum(axis=-1).mean()
     points |= {} if target is None else {OWN: target}
-    off = {name: ((theta - point) ** 2).sum(axis=-1).mean(axis=-1) / unit for name, point in points.items()}
+    with np.errstate(over="ignore"):  # of step sizes with which a method diverges
+        off = {
+            name: ((theta - point) ** 2).sum(axis=-1).mean(axis=-1) / unit for name, point in points.items()
+        }
     return xr.Dataset({name: ("run", off.get(name, np.full(len(theta), np.nan))) for name in ERRORS})
 
 

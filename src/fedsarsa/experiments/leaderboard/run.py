@@ -12,6 +12,7 @@ from pathlib import Path
 import xarray as xr
 
 from fedsarsa import _files, _netcdf, engines
+from fedsarsa._blas import single_threaded
 from fedsarsa._version import __version__
 from fedsarsa.engines.compiled import available_cores
 from fedsarsa.experiments import store
@@ -72,6 +73,7 @@ def leaderboard(
     return Outcome([out / REPORT, out / tables.CSV, *pictures.values()], table)
 
 
+@single_threaded  # there is a process for every core
 def measured(board: str, name: str, label: str | None, added: str, scale: Scale, seed: int) -> xr.Dataset:
     """One cell, in a process of its own, from the names of its parts."""
     ground = fleets.grounds([name], seed)[0]

@@ -14,10 +14,11 @@ class Scale:
     planning_steps : int
         Sweeps over their tables of methods that know the worlds.
     runs, tuning_runs : int
-        Runs that are reported, and others on which settings are chosen.
+        Runs that are reported, and others on which settings are chosen. With few of these, what is chosen
+        among many settings is the luckiest.
     step_sizes, temperatures : tuple of float
-        The grids, the same for all methods; temperatures are in units of the spread of rewards, for methods
-        that act by what they learn.
+        The grids, the same for all methods, of which a method tries what it takes; temperatures are in units
+        of the spread of rewards, for methods that act by what they learn.
     starts : int
         Of the search for the best common policy.
     """
@@ -32,6 +33,8 @@ class Scale:
     starts: int
 
 
-FULL = Scale(10_000, 3_000, 256, 10, 3, (0.01, 0.05, 0.2, 0.9), (0.02, 0.2, 1.0), 4)
-QUICK = Scale(400, 200, 32, 3, 2, (0.1, 0.3), (0.1,), 2)
+STEPS = (0.0005, 0.002, 0.01, 0.05, 0.2, 0.9, 4.0, 20.0)  # above 1 for methods that move seldom, or plan
+TEMPERATURES = (0.006, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
+FULL = Scale(10_000, 3_000, 256, 20, 20, STEPS, TEMPERATURES, 4)
+QUICK = Scale(400, 200, 32, 10, 5, (0.1, 0.3), (0.1,), 2)
 QUICK_FLEETS = ("random-0.4", "two-state", "seven-states")
