@@ -247,10 +247,26 @@ def test_sentences_come_from_the_numbers(trained, answers):
         ([1.0, 1.5, 1.7, 1.2], "Agent 0 does best alone"),
         ([1.0, 0.5, 0.4, 0.3], "up to 4, most with all of them"),
         ([1.0, 0.2, 0.4, 0.3], "up to 4, most with 2 agents"),
+        ([1.0, 1.5, 0.7, 0.9], "gains by federating with N = 3 or 4, not with N = 2."),
+        ([1.0, 0.5, 1.7, 0.9], "gains by federating with N = 2 or 4, not with N = 3."),
     ],
 )
 def test_sentences_say_how_many_agents_help(trained, errors, words):
     assert words in sentence.sentences(trained, by_number=theory_answers.ByNumber([1, 2, 3, 4], errors))
+
+
+@pytest.mark.parametrize(
+    ("bias", "noise", "words"),
+    [
+        (3.0, 1.0, "75% of the floor is bias"),
+        (1.0, 3.0, "75% of the floor is noise"),
+        (1.0, 0.001, "More than 99% of the floor is bias"),  # noise is drawn, too
+        (0.001, 1.0, "More than 99% of the floor is noise"),
+        (0.0, 1.0, "100% of the floor is noise"),
+    ],
+)
+def test_the_floor_is_told_as_it_is_drawn(bias, noise, words):
+    assert sentence.of_the_floor(bias, noise).startswith(words)
 
 
 def test_failed_runs_are_named():

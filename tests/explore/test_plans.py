@@ -1,5 +1,7 @@
 """Plans: their numbers, their words, and what trains them."""
 
+from dataclasses import replace
+
 import pytest
 
 import fedsarsa as fs
@@ -37,6 +39,8 @@ def test_a_plan_is_told_in_its_numbers(answer):
     for part in (f"train {answer.agents} of 4 agents", f"K = {answer.sync_every}", f"{answer.step_size:g}"):
         assert part in words
     assert f"predicts an error of {answer.error:.3g}" in words
+    assert f"If all 4 agents federated for as many steps, {shown.helps} of them would gain" in words
+    assert "none of them would gain" in replace(shown, helps=0).sentence()
 
 
 def test_a_plan_is_trained_as_it_says(base, answer):

@@ -15,7 +15,7 @@ from fedsarsa.experiments.leaderboard.entries import CONTROL, SAMPLES
 from fedsarsa.experiments.statistics import Estimate
 from fedsarsa.explore import leaderboard_view, opening, results, results_exports, results_pictures
 from fedsarsa.explore.results_view import ResultsView, claims, difference, table
-from tests.explore.tabs import Tab
+from tests.explore.tabs import Tab, opened
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -89,12 +89,17 @@ def test_a_folder_that_grows(folder, tmp_path):
     assert f"{second.mean - first.mean:+.3g} ± {np.hypot(first.margin, second.margin):.2g}" in compared
 
 
+@pytest.mark.filterwarnings("ignore:.*will be removed in version 2.0:PendingDeprecationWarning")
 def test_sweeps_of_a_reproduction_that_begin_later(folder, tmp_path):
     (tmp_path / "identity.json").write_text('{"seed": 0, "scale": {}}')
     found = results.of_folder(tmp_path)
     before = found.stamp()
     assert found.sweeps == {}
+    view = opened(lambda _, query, tab: ResultsView(found, query, tab), None)
+    assert "No sweep has begun yet." in view.words.object
     shutil.copytree(folder, tmp_path / "cells" / "ql")
+    view.look()
+    assert "4 of 4 cells are trained" in view.words.object
     assert found.stamp() != before
     assert list(found.sweeps) == ["ql"]
     assert found.sweeps["ql"] is found.sweeps["ql"]  # its cells are read once

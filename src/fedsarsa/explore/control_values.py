@@ -267,7 +267,7 @@ def config_of(base: Base, values: Mapping[str, Any]) -> Config:
 def blamed(message: str, keys: Iterable[str]) -> str:
     """The key of the control that an error is about; empty if it names none."""
     named = re.findall(r"\w+", message)
-    parts = {key: key.split(".")[1:] for key in keys}
+    parts = {key: key.split(".")[1:] or [key] for key in keys}
     own = (key for word in named for key, names in parts.items() if word == names[-1])
     section = (key for word in named for key, names in parts.items() if word in names)
     return next(own, next(section, ""))

@@ -219,7 +219,7 @@ class PlanView:
                 self.words.object = page.paragraph(said, self.found.warnings)
                 self._done()
             case Exception():
-                key = TARGET.key if "target" in str(result) else blamed(str(result), self.form.values)
+                key = blamed(str(result), self.form.values)
                 self.form.show_errors({key: str(result)})
                 self.words.object = page.paragraph("", wrong="" if key else str(result))
                 self._done()

@@ -64,8 +64,8 @@ class Planned:
             f"To reach an error of {self.target:g}, train {self.agents} of {self.fleet} agents with K = "
             f"{self.sync_every} and step size {self.step_size:g} for {many['steps']} steps each: that is "
             f"{many['samples']} samples and {messages}. Theory "
-            f"predicts an error of {self.error:.3g} then. {self.helps} of {self.fleet} agents gain by "
-            "federating in these steps."
+            f"predicts an error of {self.error:.3g} then. If all {self.fleet} agents federated for as many "
+            f"steps, {self.helps or 'none'} of them would gain by it."
         )
 
 

@@ -42,7 +42,7 @@ class ResultsView:
         self.results, self.session = results, session
         given = {key: values[0] for key, values in parse_qs(query.removeprefix("?")).items()}
         names = list(results.sweeps)
-        sweep = given.get("sweep") if given.get("sweep") in names else names[0]
+        sweep = given.get("sweep") if given.get("sweep") in names else (names or [None])[0]
         self.sweep = pn.widgets.Select(name="sweep", options=names, value=sweep, visible=len(names) > 1)
         self.x = pn.widgets.Select(name="along")
         self.colour = pn.widgets.Select(name="colour by")
@@ -139,8 +139,8 @@ class ResultsView:
         if stamp != self.seen:
             names = list(self.results.sweeps)
             self.sweep.param.update(
-                options=names, visible=len(names) > 1
-            )  # the first one is chosen by itself
+                options=names, value=self.sweep.value or (names or [None])[0], visible=len(names) > 1
+            )
             self.draw()
             self.figure.options = ["", *self.results.figures()]
             self.figure.visible = len(self.figure.options) > 1
