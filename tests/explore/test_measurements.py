@@ -100,6 +100,7 @@ def test_nothing_is_said_of_a_floor_that_was_not_reached(query, trend, said):
     picture = FloorPicture()
     picture.show(found, None)
     assert (sum(picture.source.data[part][1] for part in ("bias", "noise")) > 0) == (trend == "settled")
+    assert picture.note.visible == ("not split" in picture.note.text) == (trend != "settled")
 
 
 def test_a_curve_that_goes_up_is_still_rising(trained):

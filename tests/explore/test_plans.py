@@ -43,6 +43,20 @@ def test_a_plan_is_told_in_its_numbers(answer):
     assert "none of them would gain" in replace(shown, helps=0).sentence()
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "words"),
+    [
+        (1.0, 1.9, "is reached"),
+        (2.1, 3.0, "is missed"),
+        (1.9, 2.1, "from one side of the target to the other"),
+    ],
+)
+def test_training_meets_a_target_or_misses_it(answer, low, high, words):
+    said = plans.planned(answer, 4).verdict(2.0, low, high)
+    assert said.startswith(f"Trained: 2 (95%: {low:.3g} to {high:.3g}); ")
+    assert words in said
+
+
 def test_a_plan_is_trained_as_it_says(base, answer):
     shown = plans.planned(answer, 4)
     values, _ = control_values.from_query(SMALL, base, FEDERATION)

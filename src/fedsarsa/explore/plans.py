@@ -68,6 +68,16 @@ class Planned:
             f"steps, {self.helps or 'none'} of them would gain by it."
         )
 
+    def verdict(self, error: float, low: float, high: float) -> str:
+        """What training led to, with its 95% interval, beside the target."""
+        if low > self.target:
+            which = "the target is missed"
+        elif high <= self.target:
+            which = "the target is reached"
+        else:
+            which = "the interval reaches from one side of the target to the other"
+        return f"Trained: {error:.3g} (95%: {low:.3g} to {high:.3g}); {which}."
+
 
 def planned(plan: Plan, fleet: int) -> Planned:
     """A plan in the numbers that are shown."""
