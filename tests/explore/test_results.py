@@ -2,6 +2,7 @@
 
 import csv
 import shutil
+import tomllib
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -214,7 +215,7 @@ def test_what_the_command_opens(folder, tmp_path, monkeypatch):
     (tmp_path / "examples").mkdir()
     (tmp_path / "examples/carts.toml").write_text('fleet = { kind = "control", world = "CartPole" }')
     (tmp_path / "examples/small.toml").write_text("fleet.agents = 7")
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(opening, "EXAMPLES", (tmp_path / "nowhere", tmp_path / "examples"))
     assert opening.asked("small")[0].content["fleet"]["agents"] == 7
     assert opening.asked("carts")[1] == "control"
     (tmp_path / "examples/gym.toml").write_text('fleet = { kind = "gym", id = "CartPole-v1", agents = 2 }')
@@ -222,7 +223,7 @@ def test_what_the_command_opens(folder, tmp_path, monkeypatch):
         opening.asked("gym")
     with pytest.raises(ValueError, match="cannot be read"):
         opening.asked("nothing.toml")
-    with pytest.raises(ValueError, match=r"nothing: expected .* an example \(acrobot, .*\); .* is not there"):
+    with pytest.raises(ValueError, match=r"nothing: expected .* an example \(acrobot, .*q-learning\)$"):
         opening.asked("nothing")
 
 
@@ -243,14 +244,18 @@ def test_an_address_is_opened_with_what_it_was_made_with(folder, tmp_path):
         opening.asked(link)
 
 
-def test_the_examples_that_are_named_are_those_that_open(monkeypatch):
-    monkeypatch.chdir(EXAMPLES.parent)
+def test_the_examples_that_are_named_are_those_that_open(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)  # they open anywhere
     opened = []
     for path in sorted(EXAMPLES.glob("*.toml")):
         with suppress(ValueError):
             opening.asked(path.stem)
             opened.append(path.stem)
     assert opened == opening.NAMES.split()
+    build = tomllib.loads((EXAMPLES.parent / "pyproject.toml").read_text())["tool"]["hatch"]["build"]
+    installed = {f"examples/{name}.toml": f"fedsarsa/examples/{name}.toml" for name in opened}
+    assert build["targets"]["wheel"]["force-include"] == installed
+    assert opening.EXAMPLES[0] == Path(fs.__file__).parent / "examples"
     page = (EXAMPLES.parent / "docs/explore.md").read_text()
     assert all(f"`{name}`" in page for name in opened)
 

@@ -155,6 +155,22 @@ def test_kinds_that_come_back_have_their_numbers_of_before(open_view):
     assert form.values["fleet.agents"] == 3
 
 
+def test_controls_that_stay_keep_their_widgets(open_view):
+    """The focus stays with a list when what it chooses has other controls."""
+    form = open_view(FederationView).form
+    rows, before = form._columns["Algorithm"], dict(form._widgets["Algorithm"])
+    chooser = before["algorithm.policy.kind"]
+    above = rows.objects[: rows.objects.index(chooser) + 1]
+    chooser.value = "greedy"
+    assert rows.objects[: len(above)] == above
+    assert "algorithm.policy.temperature" not in form._widgets["Algorithm"]
+    assert form._widgets["Algorithm"]["algorithm.server.kind"] is before["algorithm.server.kind"]
+    chooser.value = "softmax"
+    form.set({"algorithm.policy.temperature": 5.0})
+    assert form._widgets["Algorithm"]["algorithm.policy.temperature"].value == 5.0
+    assert chooser in rows.objects
+
+
 def test_what_takes_its_time_is_said_and_stopped_and_begun_again(open_view):
     view = open_view(FederationView)
     assert not view.busy.layout.visible

@@ -59,6 +59,7 @@ class Form:
         self.controls = tuple(one for controls in self.groups.values() for one in controls)
         self._known: dict[Place, Any] = places(self.controls, values)  # also of controls that have gone
         self._widgets: dict[str, dict[str, Any]] = {}
+        self._shows: dict[str, tuple[Control, Any]] = {}  # of what control and value a key's widget is
         self._errors: dict[str, str] = {}
         self._columns = {title: pn.Column(sizing_mode="stretch_width") for title in self.groups}
         for title in self.groups:
@@ -100,10 +101,15 @@ class Form:
         self.values = with_given(self.controls, self._known, self.values, dict(given))
 
     def _fill(self, title: str) -> None:
-        """Make the widgets of the controls that are there now."""
-        self._widgets[title] = {}
+        """Make the widgets of the controls that are there now; those that stay keep theirs, and the focus."""
+        before, self._widgets[title] = self._widgets.get(title, {}), {}
         for one in shown(self.groups[title], self.values):
-            made = self._widgets[title][one.key] = widget(one, self.values[one.key])
+            shows = one, self.values[one.key]
+            if one.key in before and self._shows[one.key] == shows:
+                self._widgets[title][one.key] = before[one.key]
+                continue
+            self._shows[one.key] = shows
+            made = self._widgets[title][one.key] = widget(*shows)
             moves = dragging(made)
             made.param.watch(lambda event, one=one, moves=moves: self._take(one, event.new, moves), "value")
             if moves:
@@ -129,6 +135,7 @@ class Form:
             value = round(float(value), 10)  # 0.15000000000000002
         if self.values.get(control.key) == value and moving:
             return
+        self._shows[control.key] = control, value
         if control.chooses_kind:
             self._arrange({control.key: value})
             for title in self.groups:
