@@ -253,8 +253,10 @@ def test_the_examples_that_are_named_are_those_that_open(monkeypatch, tmp_path):
             opened.append(path.stem)
     assert opened == opening.NAMES.split()
     build = tomllib.loads((EXAMPLES.parent / "pyproject.toml").read_text())["tool"]["hatch"]["build"]
-    installed = {f"examples/{name}.toml": f"fedsarsa/examples/{name}.toml" for name in opened}
-    assert build["targets"]["wheel"]["force-include"] == installed
+    wheel = build["targets"]["wheel"]
+    installed = [path for path in wheel["only-include"] if path.startswith("examples")]
+    assert installed == [f"examples/{name}.toml" for name in opened]
+    assert wheel["sources"]["examples"] == "fedsarsa/examples"
     assert opening.EXAMPLES[0] == Path(fs.__file__).parent / "examples"
     page = (EXAMPLES.parent / "docs/explore.md").read_text()
     assert all(f"`{name}`" in page for name in opened)
