@@ -8,7 +8,7 @@ import panel as pn
 
 from fedsarsa.explore.control_values import Base, Values, parsed, places, with_given, written
 from fedsarsa.explore.controls import Control, Place, shown
-from fedsarsa.explore.page import ERROR
+from fedsarsa.explore.page import ERROR, SLIDER
 
 # Names the handles of sliders for those who do not see the label beside them, once they are drawn.
 NAME_HANDLES = """
@@ -161,6 +161,7 @@ def widget(control: Control, value: Any) -> Any:
     if control.range is not None:
         start, end, step = control.range
         value = value if number else control.default
+        common |= {"stylesheets": [SLIDER]}
         common |= {"start": min(start, value), "end": max(end, value), "step": step, "value": value}
         if isinstance(control.default, float):
             return pn.widgets.FloatSlider(format="0[.]0[00000]", **common)
@@ -171,7 +172,7 @@ def widget(control: Control, value: Any) -> Any:
             options.insert(sum(1 for one in options if not isinstance(one, str) and one < value), value)
         value = value if value in options else control.default
         named = {one if isinstance(one, str) else f"{one:,}".replace(",", " "): one for one in options}
-        return pn.widgets.DiscreteSlider(options=named, value=value, **common)
+        return pn.widgets.DiscreteSlider(options=named, value=value, stylesheets=[SLIDER], **common)
     if control.options:
         value = value if value in control.options else control.default
         return pn.widgets.Select(options=list(control.options), value=value, **common)

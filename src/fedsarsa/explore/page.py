@@ -9,16 +9,19 @@ from bokeh.layouts import column
 
 # Near Okabe and Ito's; dark enough on white, and light enough when the dark turns them over.
 BLUE, SKY, ORANGE, GREEN, RED, GREY = "#0072B2", "#3F8FC8", "#B87A00", "#2E9E62", "#D55E00", "#3A3A3A"
+NEUTRAL = "#7A7A7A"  # told from both grounds, for what stays as it is in the dark
 SHADES = 151  # of Viridis, from the dark end, that can be told from white
 
+GROUNDS = "#ffffff", "#1a1a1a"  # in the light and in the dark
 SAME_SETTINGS = {"federation", "plan"}  # views of finite worlds
 
 STYLE = """
-html { background: #fff; }
-@media (prefers-color-scheme: dark) { html { background: #1a1a1a; } }
+html { background: %s; }
+@media (prefers-color-scheme: dark) { html { background: %s; } }
 body { margin: 0; padding: 0 12px 24px; max-width: 1500px; }
 body { font: 15px/1.45 system-ui, sans-serif; color: #222; }
 """
+STYLE %= GROUNDS
 # In the dark all is turned over, hues kept, but for pictures whose colours are read or whose ground is white.
 DARK = """
 @media (prefers-color-scheme: dark) {
@@ -71,6 +74,8 @@ CORNER = """
 :host { position: fixed !important; right: 12px; bottom: 12px; width: min(420px, calc(100% - 24px));
         z-index: 9; padding: 8px; background: #fff; border: 1px solid #bbb; border-radius: 4px; }
 """
+# Handles are as well seen as lines of pictures; usual ones are nearly of the ground's colour.
+SLIDER = f".noUi-handle {{ background: {BLUE} !important; border-color: {BLUE} !important; }}"
 ERROR = ":host { color: #9c1f00; font-size: 0.85rem; overflow-wrap: anywhere; }"
 
 
