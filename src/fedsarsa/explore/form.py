@@ -8,12 +8,12 @@ import panel as pn
 
 from fedsarsa.explore.control_values import Base, Values, parsed, places, with_given, written
 from fedsarsa.explore.controls import Control, Place, shown
-from fedsarsa.explore.page import ERROR, SLIDER
+from fedsarsa.explore.page import ERROR, INSIDE, SLIDER
 
 # Names the handles of sliders for those who do not see the label beside them, once they are drawn.
-NAME_HANDLES = """
-const inside = root => [...root.querySelectorAll("*")]
-    .flatMap(one => [one, ...(one.shadowRoot ? inside(one.shadowRoot) : [])])
+NAME_HANDLES = (
+    INSIDE
+    + """
 const words = root => [...root.children]
     .filter(one => !["STYLE", "LINK"].includes(one.tagName)).map(one => one.textContent).join("")
 const label = handle => {
@@ -28,6 +28,7 @@ const name = again => {
 }
 name(6)
 """
+)
 Changed = Callable[[bool], None]  # gets whether the hand still moves
 WIDTH = 280  # pixels of a control
 LARGEST = 2**53  # number that a browser holds

@@ -75,8 +75,18 @@ CORNER = """
         z-index: 9; padding: 8px; background: #fff; border: 1px solid #bbb; border-radius: 4px; }
 """
 # Handles are as well seen as lines of pictures; usual ones are nearly of the ground's colour.
-SLIDER = f".noUi-handle {{ background: {BLUE} !important; border-color: {BLUE} !important; }}"
+SLIDER = f"""
+.noUi-handle {{
+  background: {BLUE} !important; border-color: {BLUE} !important; box-shadow: none !important;
+}}
+"""
 ERROR = ":host { color: #9c1f00; font-size: 0.85rem; overflow-wrap: anywhere; }"
+
+# All parts of the page, also of what is closed to CSS from outside.
+INSIDE = """
+const inside = root => [...root.querySelectorAll("*")]
+    .flatMap(one => [one, ...(one.shadowRoot ? inside(one.shadowRoot) : [])])
+"""
 
 
 class Busy:

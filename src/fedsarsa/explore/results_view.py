@@ -22,6 +22,29 @@ from fedsarsa.explore.session import Session
 
 ROW, MOST = 25, 400  # pixels of a row of the table, and of the table at most
 SCALES = ("log", "linear")
+# Lets the keyboard sort the table and leave it: names of columns are reached by Tab and clicked by Enter, and
+# the table does not see Tab, which would go from cell to cell for ever.
+REACH_COLUMNS = (
+    page.INSIDE
+    + """
+const reach = again => {
+    for (const one of inside(document).filter(one => one.matches(".slick-header-column:not([tabindex])"))) {
+        one.tabIndex = 0
+        one.addEventListener("keydown", event => {
+            if (event.key !== "Enter") return
+            one.click()
+            one.focus()
+        })
+        const table = one.getRootNode()
+        if (table.leaves) continue
+        table.leaves = true
+        table.addEventListener("keydown", event => { if (event.key === "Tab") event.stopPropagation() }, true)
+    }
+    if (again) setTimeout(reach, 500, again - 1)
+}
+reach(6)
+"""
+)
 LOOK_SECONDS = 2  # between two looks at whether the folder has grown
 # Pictures of another scale are made anew: what is below them should not move meanwhile.
 ROOM = ":host { min-height: 300px; } @media (max-width: 1121px) { :host { min-height: 612px; } }"
@@ -97,8 +120,16 @@ class ResultsView:
             width=310,
         )
         cells = pn.pane.Bokeh(self.cells, sizing_mode="stretch_width")
+        self.listed = pn.widgets.IntInput(value=0, visible=False)
+        self.listed.jscallback(value=REACH_COLUMNS)
         answers = pn.Column(
-            self.pictures, cells, self.difference, self.picture, self.claims, sizing_mode="stretch_width"
+            self.pictures,
+            cells,
+            self.listed,
+            self.difference,
+            self.picture,
+            self.claims,
+            sizing_mode="stretch_width",
         )
         self.layout = page.whole(session.head, self.words, page.sides(controls, answers))
         session.at_first(lambda: self.begin(given))
@@ -233,6 +264,7 @@ class ResultsView:
             ]
         self.rows.data = data
         self.rows.selected.indices = [place for place, one in enumerate(data["cell"]) if one in self.compared]
+        self.listed.value = (self.listed.value or 0) + 1
         self.cells.height = min(ROW * (len(outcomes) + 2), MOST)
         self.choosing = False
 
