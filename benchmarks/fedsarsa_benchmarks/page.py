@@ -166,14 +166,16 @@ def changes(browser: Any, repeats: int) -> Iterator[Result]:
 def memory(browser: Any, count: int) -> Iterator[Result]:
     """What many changes leave in the server's memory, and what ten tabs take."""
     with served() as command:
-        page, taken = opened(browser, command), []
-        for change in range(count):
-            if change in (count // 10, count - 1):
-                taken.append(_resident(command.process.pid))
-            answer(page, _press(page, right=change % 2 == 0), ("trained",))
-        first, last = taken
-        what = f"memory of the server after {count} changes / after {count // 10}"
-        yield at_most(what, last / first, "x", 1.05)
+        page, taken = opened(browser, command), {}
+        for change in range(1, count + 1):
+            answer(page, _press(page, right=change % 2 == 1), ("trained",))
+            if change % (count // 10) == 0:
+                taken[change] = _resident(command.process.pid) / 2**20
+        warm = 3 * count // 10  # caches are full by then
+        what = f"memory of the server after {count} changes / after {warm}"
+        yield at_most(what, taken[count] / taken[warm], "x", 1.05)
+        told = ", ".join(f"{size:.0f}" for size in taken.values())
+        yield Result(f"the same after every {count // 10} changes", f"{told} MiB")
         tabs = [browser.new_page() for _ in range(9)]
         for tab in tabs:
             tab.set_default_timeout(PATIENCE)

@@ -1,7 +1,11 @@
 """The page in a browser: one server in a process of its own, and one browser."""
 
+import io
 import re
 from contextlib import contextmanager
+
+import numpy as np
+from PIL import Image
 
 from fedsarsa.explore.controls import ALGORITHM, FLEET, METHODS, TRAINING
 from fedsarsa_benchmarks import page
@@ -86,8 +90,9 @@ function named(one) {
     return one.tagName + " " + one.className + " " + label.trim().slice(0, 40)
 }
 window.controls = inside(document).filter(one =>
-    one.matches("a[href], button, select, input, textarea, .noUi-handle, .card-header, .bk-btn")
-    && !one.closest(".slick-viewport, .slick-header")  // a grid is one stop; arrows move within it
+    one.matches("a[href], button, select, input, textarea, .noUi-handle, .card-header, .bk-btn, "
+        + ".slick-header-column")
+    && !one.closest(".slick-viewport")  // rows are one stop; arrows move within them
     && one.checkVisibility({visibilityProperty: true, opacityProperty: true}) && !one.disabled)
 window.reached = new Set()
 """
@@ -96,6 +101,64 @@ FOCUSED = """() => {
     while (one.shadowRoot && one.shadowRoot.activeElement) one = one.shadowRoot.activeElement
     reached.add(one)
 }"""
+
+
+# Texts and controls that leave the window, whose words are cut, or that lie over each other.
+MISPLACED = (
+    INSIDE.partition("function named")[0]
+    + """
+const kinds = "p, h3, label, .bk-slider-title, .noUi-target, .bk-input, .bk-btn, nav a, td, th"
+const seen = inside(document).filter(one => one.matches(kinds) && one.getClientRects().length
+    && !one.closest(".slick-viewport, .slick-header")
+    && one.checkVisibility({visibilityProperty: true, opacityProperty: true}))
+const leaf = one => !seen.some(other => other !== one && one.contains(other))
+const places = seen.filter(leaf).map(one => ({one, box: one.getBoundingClientRect()}))
+    .filter(({box}) => box.width > 1 && box.height > 1)
+const name = ({one}) => (one.tagName + " " + one.className + " " + one.textContent).trim().slice(0, 60)
+const beyond = places.filter(({box}) => box.left < 0 || box.right > innerWidth + 1)
+const cut = places.filter(({one}) => !one.matches("input, select, .noUi-target")
+    && (one.scrollWidth > one.clientWidth + 1) && getComputedStyle(one).display !== "inline")
+const over = (a, b) => Math.min(a.right, b.right) - Math.max(a.left, b.left) > 2
+    && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 2
+const above = []
+places.forEach((a, k) => places.slice(k + 1).forEach(b => {
+    if (over(a.box, b.box)) above.push(name(a) + " / " + name(b))
+}))
+return {count: places.length, wrong: [...beyond.map(name), ...cut.map(name), ...above]}
+"""
+)
+
+
+def misplaced(page):
+    """How many texts and controls are seen, and those that are cut or lie over others."""
+    return page.evaluate(f"() => {{ {MISPLACED} }}")
+
+
+def brightness(page, *selectors):
+    """The median brightness, 0 to 1, of what is on the screen in the first element of each."""
+    shot = np.asarray(Image.open(io.BytesIO(page.screenshot())).convert("L")) / 255
+    found = []
+    for one in selectors:
+        box = page.locator(f"{one}:visible").first.bounding_box()
+        left, top = round(box["x"]), round(box["y"])
+        found.append(np.median(shot[top : top + round(box["height"]), left : left + round(box["width"])]))
+    return found
+
+
+def hover(page, title, point):
+    """Move the pointer to a point of the first line of a picture."""
+    place = page.evaluate(
+        """([title, point]) => {
+            const figure = Bokeh.documents.flatMap(one => [...one.all_models])
+                .filter(model => model.type === "Figure" && model.title.text.startsWith(title)).at(-1)
+            const view = Bokeh.index.find_one(figure)
+            const line = view.views.find_one(figure.renderers.find(one => one.glyph.type === "Line"))
+            const box = view.canvas_view.el.getBoundingClientRect()
+            return [box.x + line.glyph.sx[point], box.y + line.glyph.sy[point]]
+        }""",
+        [title, point],
+    )
+    page.mouse.move(*place)
 
 
 def out_of_reach(page):

@@ -31,9 +31,9 @@ class Tab(Session):
     def every(self, seconds, work):
         """Never."""
 
-    def address(self, query):
+    def address(self, query, own=""):
         """Keep the query."""
-        self.query = query
+        self.query = query + own
 
     def at_end(self, work):
         """Keep it for the end."""

@@ -1,12 +1,16 @@
 """Colours of the page: told from its ground, and from each other by the colour-blind, in light and dark."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from bokeh.palettes import Viridis256
 
 from fedsarsa.explore import page
+from fedsarsa.explore.control_pictures import ValuePicture
+from fedsarsa.explore.controls import FLEET
+from fedsarsa.explore.form import widget
 from fedsarsa.explore.leaderboard_view import COLOURS
 
 # What the page's filter does in the dark: invert(0.9), then hue-rotate(180deg) of the CSS filter effects.
@@ -56,6 +60,22 @@ def test_every_colour_is_told_from_the_ground(shown):
     shades = Viridis256[: page.SHADES]
     for colour in {*itertools.chain(*USED.values()), *shades}:
         assert contrast(shown(colour), shown("#ffffff")) >= 3, colour
+
+
+def test_what_stays_as_it_is_in_the_dark_is_told_from_both_grounds():
+    for ground in page.GROUNDS:
+        assert contrast(light(page.NEUTRAL), light(ground)) >= 3
+    drawn = ValuePicture().figure
+    assert (drawn.background_fill_color, drawn.border_fill_color) == (None, None)
+    assert drawn.title.text_color == drawn.below[0].major_label_text_color == page.NEUTRAL
+
+
+@pytest.mark.filterwarnings("ignore:.*will be removed in version 2.0:PendingDeprecationWarning")
+def test_handles_are_told_from_the_ground():
+    assert f"background: {page.BLUE}" in page.SLIDER
+    control = next(one for one in FLEET if one.range)
+    for one in (control, replace(control, range=None, options=(1, 2), default=1)):
+        assert page.SLIDER in widget(one, one.default).stylesheets
 
 
 @pytest.mark.parametrize("who", SEEN)

@@ -124,10 +124,11 @@ def test_values_in_toml_are_toml():
         ("step_size is too large", "algorithm.step_size.kind"),
         ("sync_every must be an integer of at least 1, got 0", "algorithm.sync_every"),
         ("nothing that a control has", ""),
+        ("target must be below the error before training, 3, got 5", "target"),
     ],
 )
 def test_errors_find_their_control(message, key):
-    values = control_values.first_values(control_values.base_of(), CONTROLS)
+    values = {"target": 5.0} | control_values.first_values(control_values.base_of(), CONTROLS)
     assert control_values.blamed(message, values) == key
 
 

@@ -2,7 +2,10 @@
 
 import csv
 import io
+import itertools
+import sys
 import tomllib
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -10,6 +13,7 @@ import pytest
 
 import fedsarsa as fs
 from fedsarsa.experiments import config as configs
+from fedsarsa.experiments import plots
 from fedsarsa.experiments.statistics import squared_distance
 from fedsarsa.explore import control_values, exports, measurements, sentence, theory_answers
 from fedsarsa.explore.jobs import StoppedError
@@ -100,6 +104,7 @@ def test_nothing_is_said_of_a_floor_that_was_not_reached(query, trend, said):
     picture = FloorPicture()
     picture.show(found, None)
     assert (sum(picture.source.data[part][1] for part in ("bias", "noise")) > 0) == (trend == "settled")
+    assert picture.note.visible == ("not split" in picture.note.text) == (trend != "settled")
 
 
 def test_a_curve_that_goes_up_is_still_rising(trained):
@@ -224,6 +229,16 @@ def test_what_training_warns_of_is_said():
     assert fine.remarks == ()
 
 
+def test_axes_of_the_plane_point_the_same_way_whoever_comes_first():
+    own = np.array([[0.0, 0.0, 0.0], [1.0, 0.2, 0.0], [0.4, 0.5, 0.0]])
+    for order in itertools.permutations(range(3)):
+        there = theory_answers.Points(own[list(order)], own[1], own[1])
+        flat, runs = theory_answers.plane(there, own)
+        assert runs[1, 0] > runs[0, 0]
+        assert runs[2, 1] > runs[0, 1]
+        assert np.allclose(flat.own, runs[list(order)])
+
+
 def bars(*means):
     means = np.array(means)
     return measurements.Bars(means, means - 0.1, means + 0.1)
@@ -247,10 +262,26 @@ def test_sentences_come_from_the_numbers(trained, answers):
         ([1.0, 1.5, 1.7, 1.2], "Agent 0 does best alone"),
         ([1.0, 0.5, 0.4, 0.3], "up to 4, most with all of them"),
         ([1.0, 0.2, 0.4, 0.3], "up to 4, most with 2 agents"),
+        ([1.0, 1.5, 0.7, 0.9], "gains by federating with N = 3 or 4, not with N = 2."),
+        ([1.0, 0.5, 1.7, 0.9], "gains by federating with N = 2 or 4, not with N = 3."),
     ],
 )
 def test_sentences_say_how_many_agents_help(trained, errors, words):
     assert words in sentence.sentences(trained, by_number=theory_answers.ByNumber([1, 2, 3, 4], errors))
+
+
+@pytest.mark.parametrize(
+    ("bias", "noise", "words"),
+    [
+        (3.0, 1.0, "75% of the floor is bias"),
+        (1.0, 3.0, "75% of the floor is noise"),
+        (1.0, 0.001, "More than 99% of the floor is bias"),  # noise is drawn, too
+        (0.001, 1.0, "More than 99% of the floor is noise"),
+        (0.0, 1.0, "100% of the floor is noise"),
+    ],
+)
+def test_the_floor_is_told_as_it_is_drawn(bias, noise, words):
+    assert sentence.of_the_floor(bias, noise).startswith(words)
 
 
 def test_failed_runs_are_named():
@@ -314,6 +345,20 @@ def test_copied_python_of_other_worlds_runs(tmp_path, monkeypatch):
     assert np.array_equal(names["history"].final, here.history.final)
 
 
+@contextmanager
+def files_opened():
+    """The files that are opened meanwhile, and how."""
+    opened, watching = [], True
+
+    def note(event, details):
+        if watching and event == "open":
+            opened.append(details[:2])
+
+    sys.addaudithook(note)  # it stays, and does nothing after
+    yield opened
+    watching = False
+
+
 def test_files_hold_the_numbers(trained, answers, tmp_path):
     predicted = answers[theory_answers.Predicted]
     rows = list(csv.DictReader(io.StringIO(exports.csv_text(trained, predicted))))
@@ -322,7 +367,10 @@ def test_files_hold_the_numbers(trained, answers, tmp_path):
     assert np.array_equal([float(row["error"]) for row in rows], curves["error"])
     assert np.array_equal([float(row["predicted"]) for row in rows], predicted.mse)
     assert rows[0]["drift"] == ""
-    made = {name: make((trained, predicted), content()) for name, (_, make) in exports.FILES.items()}
+    assert plots.STEPS  # Matplotlib keeps a list of fonts when it is first imported
+    with files_opened() as opened:
+        made = {name: make((trained, predicted), content()) for name, (_, make) in exports.FILES.items()}
+    assert [path for path, mode in opened if set(str(mode)) & set("wax+")] == []  # they are made in memory
     assert made["PNG"].startswith(b"\x89PNG")
     assert b"<svg" in made["SVG"]
     (tmp_path / "history.nc").write_bytes(made["netCDF"])

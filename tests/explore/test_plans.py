@@ -1,5 +1,7 @@
 """Plans: their numbers, their words, and what trains them."""
 
+from dataclasses import replace
+
 import pytest
 
 import fedsarsa as fs
@@ -37,6 +39,22 @@ def test_a_plan_is_told_in_its_numbers(answer):
     for part in (f"train {answer.agents} of 4 agents", f"K = {answer.sync_every}", f"{answer.step_size:g}"):
         assert part in words
     assert f"predicts an error of {answer.error:.3g}" in words
+    assert f"If all 4 agents federated for as many steps, {shown.helps} of them would gain" in words
+    assert "none of them would gain" in replace(shown, helps=0).sentence()
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "words"),
+    [
+        (1.0, 1.9, "is reached"),
+        (2.1, 3.0, "is missed"),
+        (1.9, 2.1, "from one side of the target to the other"),
+    ],
+)
+def test_training_meets_a_target_or_misses_it(answer, low, high, words):
+    said = plans.planned(answer, 4).verdict(2.0, low, high)
+    assert said.startswith(f"Trained: 2 (95%: {low:.3g} to {high:.3g}); ")
+    assert words in said
 
 
 def test_a_plan_is_trained_as_it_says(base, answer):

@@ -2,7 +2,9 @@
 
 import csv
 import shutil
+import tomllib
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +17,7 @@ from fedsarsa.experiments.leaderboard.entries import CONTROL, SAMPLES
 from fedsarsa.experiments.statistics import Estimate
 from fedsarsa.explore import leaderboard_view, opening, results, results_exports, results_pictures
 from fedsarsa.explore.results_view import ResultsView, claims, difference, table
-from tests.explore.tabs import Tab
+from tests.explore.tabs import opened
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -47,6 +49,11 @@ def folder(tmp_path_factory):
     with sweep.opened(grid.load(path), folder / "sweep") as work:
         sweep.run(work, lambda cell, history: None)
     return folder / "sweep"
+
+
+def shown(folder, query=""):
+    """The view of a folder in a tab that has been opened."""
+    return opened(lambda _, given, tab: ResultsView(results.Results(folder), given, tab), None, query)
 
 
 def test_cells_are_read_with_their_settings_and_errors(folder):
@@ -89,12 +96,17 @@ def test_a_folder_that_grows(folder, tmp_path):
     assert f"{second.mean - first.mean:+.3g} ± {np.hypot(first.margin, second.margin):.2g}" in compared
 
 
+@pytest.mark.filterwarnings("ignore:.*will be removed in version 2.0:PendingDeprecationWarning")
 def test_sweeps_of_a_reproduction_that_begin_later(folder, tmp_path):
     (tmp_path / "identity.json").write_text('{"seed": 0, "scale": {}}')
     found = results.of_folder(tmp_path)
     before = found.stamp()
     assert found.sweeps == {}
+    view = shown(tmp_path)
+    assert "No sweep has begun yet." in view.words.object
     shutil.copytree(folder, tmp_path / "cells" / "ql")
+    view.look()
+    assert "4 of 4 cells are trained" in view.words.object
     assert found.stamp() != before
     assert list(found.sweeps) == ["ql"]
     assert found.sweeps["ql"] is found.sweeps["ql"]  # its cells are read once
@@ -203,7 +215,7 @@ def test_what_the_command_opens(folder, tmp_path, monkeypatch):
     (tmp_path / "examples").mkdir()
     (tmp_path / "examples/carts.toml").write_text('fleet = { kind = "control", world = "CartPole" }')
     (tmp_path / "examples/small.toml").write_text("fleet.agents = 7")
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(opening, "EXAMPLES", (tmp_path / "nowhere", tmp_path / "examples"))
     assert opening.asked("small")[0].content["fleet"]["agents"] == 7
     assert opening.asked("carts")[1] == "control"
     (tmp_path / "examples/gym.toml").write_text('fleet = { kind = "gym", id = "CartPole-v1", agents = 2 }')
@@ -211,7 +223,7 @@ def test_what_the_command_opens(folder, tmp_path, monkeypatch):
         opening.asked("gym")
     with pytest.raises(ValueError, match="cannot be read"):
         opening.asked("nothing.toml")
-    with pytest.raises(ValueError, match=r"nothing: expected .* an example \(acrobot, .*\); .* is not there"):
+    with pytest.raises(ValueError, match=r"nothing: expected .* an example \(acrobot, .*q-learning\)$"):
         opening.asked("nothing")
 
 
@@ -232,25 +244,88 @@ def test_an_address_is_opened_with_what_it_was_made_with(folder, tmp_path):
         opening.asked(link)
 
 
-def test_the_examples_that_are_named_are_those_that_open(monkeypatch):
-    monkeypatch.chdir(EXAMPLES.parent)
+def test_the_examples_that_are_named_are_those_that_open(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)  # they open anywhere
     opened = []
     for path in sorted(EXAMPLES.glob("*.toml")):
         with suppress(ValueError):
             opening.asked(path.stem)
             opened.append(path.stem)
     assert opened == opening.NAMES.split()
+    build = tomllib.loads((EXAMPLES.parent / "pyproject.toml").read_text())["tool"]["hatch"]["build"]
+    wheel = build["targets"]["wheel"]
+    installed = [path for path in wheel["only-include"] if path.startswith("examples")]
+    assert installed == [f"examples/{name}.toml" for name in opened]
+    assert wheel["sources"]["examples"] == "fedsarsa/examples"
+    assert opening.EXAMPLES[0] == Path(fs.__file__).parent / "examples"
     page = (EXAMPLES.parent / "docs/explore.md").read_text()
     assert all(f"`{name}`" in page for name in opened)
 
 
 @pytest.mark.filterwarnings("ignore:.*will be removed in version 2.0:PendingDeprecationWarning")
 def test_a_view_of_results_is_restored_by_its_address(folder):
-    found = results.Results(folder)
-    tab = Tab()
-    view = ResultsView(found, "?scale=linear&x=policy&only.eps_p=0.5", tab)
-    view.begin({"x": "policy", "only.eps_p": "0.5"})
+    view = shown(folder, "?scale=linear&x=policy&only.eps_p=0.5")
     assert view.scale.value == "linear"
-    assert "scale=linear" in tab.query
-    assert "x=policy" in tab.query
-    assert "only.eps_p=0.5" in tab.query
+    for part in ("scale=linear", "x=policy", "only.eps_p=0.5"):
+        assert part in view.tab.query
+
+
+@pytest.mark.filterwarnings("ignore:.*will be removed in version 2.0:PendingDeprecationWarning")
+def test_wrong_keys_of_an_address_of_results_are_named_until_something_changes(folder):
+    view = shown(folder, "?foo=1&x=zzz&cells=1|99&only.eps_p=0|7")
+    for said in (
+        "address: foo: unknown key; ",
+        "address: x: expected eps_p or policy, got &#x27;zzz&#x27;",
+        "address: cells: expected 0 to 3, got &#x27;99&#x27;",
+        "address: only.eps_p: expected 0 or 0.5, got &#x27;7&#x27;",
+    ):
+        assert said in view.words.object
+    view.x.value = "policy"
+    assert "address:" not in view.words.object
+    assert "address:" not in shown(folder, view.tab.query).words.object
+
+
+@pytest.mark.filterwarnings("ignore:.*will be removed in version 2.0:PendingDeprecationWarning")
+def test_cells_come_into_the_figures_that_are_there(folder, tmp_path):
+    """So that zoom and hidden entries of the legend stay as they are."""
+    part = tmp_path / "part"
+    part.mkdir()
+    for name in ("identity.json", "0000.nc"):
+        shutil.copy(folder / name, part)
+    view = shown(part)
+    before, lines = view.curves.figure, list(view.curves.figure.renderers)
+    shutil.copy(folder / "0001.nc", part)
+    view.look()
+    assert view.pictures[0].object is view.curves.figure is before
+    assert before.renderers[:2] == lines
+    assert [len(one.renderers) for one in before.legend[0].items] == [1, 1]
+    assert view.along.source.data["mean"] == [one.mean for one in view.chosen.outcomes()]
+    view.only["policy"].value = ["greedy"]
+    assert len(before.renderers) == 2
+    assert lines[0] not in before.renderers
+
+
+def test_longer_curves_lie_under_shorter_ones(folder):
+    inside = results.Results(folder).sweeps["sweep"]
+    first, *others = inside.outcomes()
+    short = [replace(one, curve=one.curve.isel(t=slice(2))) for one in [first]]
+    picture = results_pictures.CurvesPicture(log=True)
+    picture.show(inside, [*short, *others], results_pictures.looks(inside, [first, *others], "eps_p", False))
+    lengths = [len(one.data_source.data["t"]) for one in picture.figure.renderers]
+    assert lengths[-2:] == [2, 2]
+    assert min(lengths[:-2]) > 2
+
+
+@pytest.mark.filterwarnings("ignore:.*will be removed in version 2.0:PendingDeprecationWarning")
+def test_returns_below_zero_have_a_linear_axis_and_their_name(folder, monkeypatch):
+    inside = results.Results(folder).sweeps["sweep"]
+    below = [replace(one, name="late return", mean=-one.mean, curve=-one.curve) for one in inside.outcomes()]
+    monkeypatch.setattr(results.SweepResults, "outcomes", lambda self: below)
+    view = shown(folder, "?scale=log")
+    assert (view.scale.options, view.scale.value) == (["linear"], "linear")
+    assert type(view.curves.figure.y_scale).__name__ == "LinearScale"
+    assert view.curves.figure.left[0].axis_label == "return of an episode"
+    assert view.along.figure.left[0].axis_label == "late return"
+    monkeypatch.undo()
+    view.draw()
+    assert view.scale.options == ["log", "linear"]

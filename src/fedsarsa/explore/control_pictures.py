@@ -11,7 +11,7 @@ from bokeh.palettes import Viridis256
 from fedsarsa._checks import Floats
 from fedsarsa.explore.control_measurements import Episode, Learned
 from fedsarsa.explore.drawn_worlds import columns, film, look_of
-from fedsarsa.explore.page import BLUE, GREY, ORANGE
+from fedsarsa.explore.page import BLUE, GREY, NEUTRAL, ORANGE
 from fedsarsa.explore.pictures import AGENT, STEPS, blank, finish
 
 LABELS = {"return": "return of an episode", "reward_per_step": "reward per step (no episode has ended)"}
@@ -96,8 +96,19 @@ class ValuePicture:
         )
         for axis in (self.figure.x_range, self.figure.y_range):
             axis.range_padding = 0
-        self.figure.add_layout(ColorBar(color_mapper=self.mapper, width=10), "right")
+        bar = ColorBar(color_mapper=self.mapper, width=10)
+        self.figure.add_layout(bar, "right")
+        self._neutral(bar)
         self.figure.add_tools(HoverTool(renderers=[drawn], tooltips=[("value", "@image{0.00}")]))
+
+    def _neutral(self, bar: ColorBar) -> None:
+        """Let the page's ground through: in the dark, colours that are read stay as they are."""
+        self.figure.update(background_fill_color=None, border_fill_color=None)
+        self.figure.title.text_color = NEUTRAL
+        bar.update(background_fill_color=None, major_label_text_color=NEUTRAL)
+        for axis in (*self.figure.below, *self.figure.left):
+            parts = ("axis_line", "major_tick_line", "minor_tick_line", "axis_label_text", "major_label_text")
+            axis.update(**{f"{part}_color": NEUTRAL for part in parts})
 
     def show(self, values: xr.DataArray, across: str, up: str, whose: str = "") -> None:
         """Draw values (up, across); ``whose``, where every agent has its own."""

@@ -154,6 +154,14 @@ def foreign(text: str, controls: Iterable[Control]) -> Values:
     return {key: value for key, value in _given(text).items() if key in others}
 
 
+def without(text: str, keys: Sequence[str]) -> tuple[dict[str, str], str]:
+    """What some keys of a query say, and the query without them."""
+    every = parse_qsl(text.removeprefix("?"), keep_blank_values=True)
+    return {key: value for key, value in every if key in keys}, "?" + urlencode(
+        [(key, value) for key, value in every if key not in keys]
+    )
+
+
 def whole_query(base: Base, values: Values, controls: Sequence[Control], others: Values) -> str:
     """The query of an address that restores values, and those of other views.
 
@@ -267,7 +275,7 @@ def config_of(base: Base, values: Mapping[str, Any]) -> Config:
 def blamed(message: str, keys: Iterable[str]) -> str:
     """The key of the control that an error is about; empty if it names none."""
     named = re.findall(r"\w+", message)
-    parts = {key: key.split(".")[1:] for key in keys}
+    parts = {key: key.split(".")[1:] or [key] for key in keys}
     own = (key for word in named for key, names in parts.items() if word == names[-1])
     section = (key for word in named for key, names in parts.items() if word in names)
     return next(own, next(section, ""))

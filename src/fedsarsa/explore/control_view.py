@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
-from urllib.parse import parse_qs, urlencode
 
 import numpy as np
 import panel as pn
@@ -16,7 +15,7 @@ from fedsarsa.experiments.statistics import mean_and_margin
 from fedsarsa.explore import control_measurements, exports, measurements, page
 from fedsarsa.explore.control_measurements import LEAST, Episode, Learned
 from fedsarsa.explore.control_pictures import LatePicture, LearningPicture, ValuePicture, WorldPicture
-from fedsarsa.explore.control_values import Base, blamed, whole_query
+from fedsarsa.explore.control_values import Base, blamed, whole_query, without
 from fedsarsa.explore.controls import (
     CONTROL_ALGORITHM,
     CONTROL_FLEET,
@@ -36,6 +35,7 @@ CONTROLS = tuple(control for group in GROUPS.values() for control in group)
 SEATS = 4  # worlds that are seen side by side
 PICTURES = 250  # of a film at most
 INTERVAL = 40  # milliseconds between two of them
+PLAY_WORDS = "Playing what was learned."
 OWN = ("watch", "plane")  # keys of the address that no configuration has
 
 
@@ -67,9 +67,8 @@ class ControlView(TrainingView):
     """One tab: its controls, its pictures, and the training behind them."""
 
     def __init__(self, base: Base, query: str, session: Session) -> None:
-        given = parse_qs(query.removeprefix("?"))
-        self.wanted = _wanted({key: values[0] for key, values in given.items() if key in OWN})
-        rest = urlencode([(key, value) for key, every in given.items() if key not in OWN for value in every])
+        own, rest = without(query, OWN)
+        self.wanted = _wanted(own)
         super().__init__(base, rest, session, GROUPS)
         self.world = self.form.values.get(WORLD)
         self.curve, self.late, self.value = LearningPicture(), LatePicture(), ValuePicture()
@@ -135,7 +134,7 @@ class ControlView(TrainingView):
 
     def train(self, config: Config, deliver: Deliver) -> None:
         """Train, then play."""
-        self.pending = [TRAINING_WORDS]
+        self.begin(TRAINING_WORDS)
         self.training.submit(partial(_learned, config, self.base.folder, self.wanted, deliver), deliver)
 
     def choose(self) -> None:
@@ -148,8 +147,8 @@ class ControlView(TrainingView):
             plane = (self.plane[1], plane[1]) if plane[0] == self.plane[0] else (plane[0], self.plane[0])
         self.wanted = Wanted(tuple(self.watch.value), plane)
         self.session.address(self.query())
-        work, deliver = partial(_played, self.learned, self.wanted), partial(self.deliver, self.turn)
-        self.training.submit(lambda _: iter([work()]), deliver)
+        self.begin(PLAY_WORDS)
+        self.training.submit(partial(_played, self.learned, self.wanted), partial(self.deliver, self.turn))
 
     def show(self, result: Any, turn: int) -> None:
         """Draw what was found, unless another training has taken its place."""
@@ -157,20 +156,25 @@ class ControlView(TrainingView):
             return
         match result:
             case Progress(share):
-                self.busy.show("Training.", share)
+                self.progress(share)
             case Sketched(learned):
+                self.fresh()
                 self.curve.show(learned)
                 self.late.show(learned)
             case Learned():
                 self.learned = result
+                self.fresh()
                 self.curve.show(result)
                 self.late.show(result)
                 self.say(sentence(result), measurements.remarks(result.fleet, result.algo, result.history))
                 self.downloads.offer(result, self.content())
+                self.begin(PLAY_WORDS)
                 self.done(TRAINING_WORDS)
             case Played():
                 self._show_played(result)
+                self.done(PLAY_WORDS)
             case Exception() if self.learned is not None:  # what came after the training failed
+                self.done(PLAY_WORDS)
                 self.say(sentence(self.learned), wrong=str(result))
             case Exception():
                 self.complain({blamed(str(result), self.form.values): str(result)})
@@ -246,7 +250,7 @@ def _learned(
     learned = control_measurements.train(config, folder, stopped, reporter(deliver))
     yield learned
     if not stopped():
-        yield _played(learned, wanted)
+        yield from _played(learned, wanted, stopped)
 
 
 def _sketched(config: Config, folder: Any, stopped: Stopped) -> Iterator[Any]:
@@ -254,7 +258,7 @@ def _sketched(config: Config, folder: Any, stopped: Stopped) -> Iterator[Any]:
     yield Sketched(control_measurements.train(config, folder, stopped, runs=1))
 
 
-def _played(learned: Learned, wanted: Wanted) -> Played:
+def _played(learned: Learned, wanted: Wanted, stopped: Stopped) -> Iterator[Played]:
     """Episodes and values as wanted; as is usual where that is not said, or not there."""
     fleet, look = learned.fleet, look_of(learned.fleet.world)
     last = len(look.dimensions(fleet[0])) - 1
@@ -262,5 +266,9 @@ def _played(learned: Learned, wanted: Wanted) -> Played:
     plane = wanted.plane if wanted.plane is not None and known else (look.plane[0], min(look.plane[1], last))
     agents = range(min(3, len(fleet))) if wanted.agents is None else wanted.agents
     seen = [agent for agent in agents if agent < len(fleet)]
-    episodes = [control_measurements.play(learned, agent) for agent in seen]
-    return Played(plane, episodes, control_measurements.value_map(learned, *plane, agent=(seen or [0])[0]))
+    episodes = []
+    for agent in seen:
+        if stopped():
+            return
+        episodes.append(control_measurements.play(learned, agent))
+    yield Played(plane, episodes, control_measurements.value_map(learned, *plane, agent=(seen or [0])[0]))

@@ -8,11 +8,24 @@ import panel as pn
 
 from fedsarsa.explore import exports
 
+# Elsewhere than on loopback browsers give pages no clipboard, but may copy what is selected; if not, we do.
 COPY = """
-navigator.clipboard.writeText(text.value).then(() => {
+const done = () => {
   button.setv({label: "Copied"}, {sync: false})
   setTimeout(() => button.setv({label: "%s"}, {sync: false}), 1500)
-})
+}
+const select = () => {
+  const area = document.createElement("textarea")
+  area.value = text.value
+  document.body.append(area)
+  area.select()
+  const copied = document.execCommand("copy")
+  area.remove()
+  if (copied) done()
+  else text.setv({visible: true}, {sync: false})
+}
+if (navigator.clipboard) navigator.clipboard.writeText(text.value).then(done, select)
+else select()
 """
 
 
@@ -50,6 +63,11 @@ class Downloads:
         for one, made in (("Python", exports.python(content)), ("TOML", exports.toml_text(content))):
             self._texts[one].value = made
             self._copies[one].disabled = False
+
+    def forget(self) -> None:
+        """Copy nothing: what is shown cannot be trained, or is not yet known."""
+        for button in self._copies.values():
+            button.disabled = True
 
     def offer(self, drawn: Any, content: dict[str, Any], names: Iterable[str] | None = None) -> None:
         """Take what is drawn now, and its settings, into the files of these ``names``, or into all."""

@@ -3,14 +3,13 @@
 import csv
 import io
 import math
-import tempfile
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
 
+from fedsarsa import _netcdf
 from fedsarsa.experiments.algorithm_sections import DEFAULT, SERVERS
 from fedsarsa.experiments.config import Config
 from fedsarsa.experiments.fleet_sections import ControlSection, PaperFleet
@@ -133,11 +132,7 @@ def csv_columns(columns: dict[str, Any]) -> str:
 
 def netcdf(history: History, content: dict[str, Any]) -> bytes:
     """The history, as ``fs.History.load`` reads it, with its configuration."""
-    history.data.attrs["config"] = toml_text(content)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "history.nc"
-        history.save(path)
-        return path.read_bytes()
+    return _netcdf.content(history.data.assign_attrs(config=toml_text(content)))
 
 
 def picture(trained: Trained, predicted: Predicted | None, kind: str) -> bytes:

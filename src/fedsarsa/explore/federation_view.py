@@ -17,12 +17,15 @@ from fedsarsa.explore.downloads import Downloads
 from fedsarsa.explore.jobs import Deliver, Latest, Progress, Stopped, StoppedError, in_process, reporter
 from fedsarsa.explore.measurements import Trained
 from fedsarsa.explore.pictures import (
+    NO_FIXED_POINTS,
+    NOT_COMPARED,
     DriftPicture,
     ErrorPicture,
     FloorPicture,
     GainsPicture,
     PointsPicture,
     ReturnsPicture,
+    explain,
 )
 from fedsarsa.explore.sentence import sentences
 from fedsarsa.explore.session import Session
@@ -31,6 +34,7 @@ from fedsarsa.explore.training_view import TRAINING_WORDS, TrainingView
 
 GROUPS = main_first({"Fleet": FLEET, "Algorithm": (METHODS, *ALGORITHM), "Training": TRAINING})
 CONTROLS = tuple(control for group in GROUPS.values() for control in group)
+ALONE_WORDS = "Training agents alone, to compare. Exact returns follow."
 THEORY_WORDS = "Theory is being asked about these settings."
 DRAGGED_RUNS = 2  # while the hand moves
 
@@ -95,7 +99,8 @@ class FederationView(TrainingView):
     def train(self, config: Config, deliver: Deliver) -> None:
         """Train and predict."""
         folder = self.base.folder
-        self.pending = [TRAINING_WORDS, THEORY_WORDS]
+        self.begin(THEORY_WORDS)
+        self.begin(TRAINING_WORDS)
         self.training.submit(partial(_trained, config, folder, deliver), deliver)
         self.theory.submit(partial(_answers, config, folder), deliver)
 
@@ -119,18 +124,19 @@ class FederationView(TrainingView):
             return
         match result:
             case Progress(share):
-                self.busy.show("Training.", share)
+                self.progress(share)
                 return
             case Answered():
                 self.done(THEORY_WORDS)
-                return
             case Sketched(trained):
+                self.fresh()
                 self._clear()
                 self.error.show(trained)
                 self.drift.show(trained)
                 return
             case Trained():
                 self.trained = result
+                self.fresh()
                 self._clear()
                 self.error.show(result)
                 self.downloads.offer((result, self.told.get(Predicted)), self.content())
@@ -139,6 +145,7 @@ class FederationView(TrainingView):
                 return
             case Apart():
                 self.apart = result
+                self.done(ALONE_WORDS)
                 self.returns.show(result.returns)
             case Predicted():
                 self.told[Predicted] = result
@@ -155,6 +162,7 @@ class FederationView(TrainingView):
                 self.gains.predict(self.told.get(Gains), silent=part in (Gains, Predicted))
             case Exception() if self.trained is not None:  # what came after the training failed
                 self.unknown[Exception] = str(result)
+                self.done(ALONE_WORDS)
             case Exception():
                 self.complain({blamed(str(result), self.form.values): str(result)})
                 return
@@ -167,7 +175,9 @@ class FederationView(TrainingView):
         self.drift.show(trained)
         self._combine(Trained)
         if isinstance(trained.algo, FedSARSA):  # other methods have no settings for agents alone
-            self.training.submit(partial(_apart, trained), partial(self.deliver, turn))
+            self.begin(ALONE_WORDS)
+            deliver = partial(self.deliver, turn)
+            self.training.submit(partial(_apart, trained, deliver), deliver)
 
     def _combine(self, changed: type) -> None:
         """Draw what needs the answers of both computations, where both are there."""
@@ -178,6 +188,11 @@ class FederationView(TrainingView):
             return
         if changed in (Trained, Points, Unknown):
             self.points.show(points, self.trained.history.final.values)
+        ours = isinstance(self.trained.algo, FedSARSA)
+        missing = NO_FIXED_POINTS if points is None and THEORY_WORDS not in self.pending else ""
+        explain(self.points.note, missing)
+        explain(self.gains.note, missing if ours else NOT_COMPARED)
+        explain(self.returns.note, "" if ours else NOT_COMPARED)
         measured = None
         if points is not None and self.apart is not None:
             own = points.own
@@ -207,9 +222,9 @@ def _answers(config: Any, folder: Any, stopped: Stopped) -> Iterator[Any]:
     yield Answered()
 
 
-def _apart(trained: Trained, stopped: Stopped) -> Iterator[Any]:
+def _apart(trained: Trained, deliver: Deliver, stopped: Stopped) -> Iterator[Any]:
     """What the agents of a training learn alone."""
-    local = measurements.train_alone(trained, stopped)
+    local = measurements.train_alone(trained, stopped, reporter(deliver))
     if not stopped():
         yield Apart(local, measurements.returns(trained, local))
 

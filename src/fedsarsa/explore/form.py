@@ -8,12 +8,12 @@ import panel as pn
 
 from fedsarsa.explore.control_values import Base, Values, parsed, places, with_given, written
 from fedsarsa.explore.controls import Control, Place, shown
-from fedsarsa.explore.page import ERROR
+from fedsarsa.explore.page import ERROR, INSIDE, SLIDER
 
 # Names the handles of sliders for those who do not see the label beside them, once they are drawn.
-NAME_HANDLES = """
-const inside = root => [...root.querySelectorAll("*")]
-    .flatMap(one => [one, ...(one.shadowRoot ? inside(one.shadowRoot) : [])])
+NAME_HANDLES = (
+    INSIDE
+    + """
 const words = root => [...root.children]
     .filter(one => !["STYLE", "LINK"].includes(one.tagName)).map(one => one.textContent).join("")
 const label = handle => {
@@ -28,6 +28,7 @@ const name = again => {
 }
 name(6)
 """
+)
 Changed = Callable[[bool], None]  # gets whether the hand still moves
 WIDTH = 280  # pixels of a control
 LARGEST = 2**53  # number that a browser holds
@@ -59,6 +60,7 @@ class Form:
         self.controls = tuple(one for controls in self.groups.values() for one in controls)
         self._known: dict[Place, Any] = places(self.controls, values)  # also of controls that have gone
         self._widgets: dict[str, dict[str, Any]] = {}
+        self._shows: dict[str, tuple[Control, Any]] = {}  # of what control and value a key's widget is
         self._errors: dict[str, str] = {}
         self._columns = {title: pn.Column(sizing_mode="stretch_width") for title in self.groups}
         for title in self.groups:
@@ -100,10 +102,15 @@ class Form:
         self.values = with_given(self.controls, self._known, self.values, dict(given))
 
     def _fill(self, title: str) -> None:
-        """Make the widgets of the controls that are there now."""
-        self._widgets[title] = {}
+        """Make the widgets of the controls that are there now; those that stay keep theirs, and the focus."""
+        before, self._widgets[title] = self._widgets.get(title, {}), {}
         for one in shown(self.groups[title], self.values):
-            made = self._widgets[title][one.key] = widget(one, self.values[one.key])
+            shows = one, self.values[one.key]
+            if one.key in before and self._shows[one.key] == shows:
+                self._widgets[title][one.key] = before[one.key]
+                continue
+            self._shows[one.key] = shows
+            made = self._widgets[title][one.key] = widget(*shows)
             moves = dragging(made)
             made.param.watch(lambda event, one=one, moves=moves: self._take(one, event.new, moves), "value")
             if moves:
@@ -129,6 +136,7 @@ class Form:
             value = round(float(value), 10)  # 0.15000000000000002
         if self.values.get(control.key) == value and moving:
             return
+        self._shows[control.key] = control, value
         if control.chooses_kind:
             self._arrange({control.key: value})
             for title in self.groups:
@@ -154,6 +162,7 @@ def widget(control: Control, value: Any) -> Any:
     if control.range is not None:
         start, end, step = control.range
         value = value if number else control.default
+        common |= {"stylesheets": [SLIDER]}
         common |= {"start": min(start, value), "end": max(end, value), "step": step, "value": value}
         if isinstance(control.default, float):
             return pn.widgets.FloatSlider(format="0[.]0[00000]", **common)
@@ -164,7 +173,7 @@ def widget(control: Control, value: Any) -> Any:
             options.insert(sum(1 for one in options if not isinstance(one, str) and one < value), value)
         value = value if value in options else control.default
         named = {one if isinstance(one, str) else f"{one:,}".replace(",", " "): one for one in options}
-        return pn.widgets.DiscreteSlider(options=named, value=value, **common)
+        return pn.widgets.DiscreteSlider(options=named, value=value, stylesheets=[SLIDER], **common)
     if control.options:
         value = value if value in control.options else control.default
         return pn.widgets.Select(options=list(control.options), value=value, **common)

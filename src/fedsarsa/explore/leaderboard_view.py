@@ -13,6 +13,7 @@ from fedsarsa.experiments.leaderboard.entries import BLOCKS
 from fedsarsa.experiments.leaderboard.tables import Row
 from fedsarsa.explore import page
 from fedsarsa.explore.downloads import Downloads
+from fedsarsa.explore.form import WIDTH
 from fedsarsa.explore.pictures import blank, finish
 from fedsarsa.explore.results import Leaderboard
 from fedsarsa.explore.results_exports import BOARD_FILES
@@ -37,9 +38,12 @@ class LeaderboardView:
         self.board, self.session = board, session
         given = {key: values[0] for key, values in parse_qs(query.removeprefix("?")).items()}
         self.rows = board.rows()
-        self.task = pn.widgets.Select(name="board", options=_boards(self.rows))
-        self.fleet, self.number = pn.widgets.Select(name="fleet"), pn.widgets.Select(name="compare")
-        self.blocks = pn.widgets.MultiChoice(name="only what", options=list(BLOCKS), placeholder="all")
+        self.task = pn.widgets.Select(name="board", options=_boards(self.rows), width=WIDTH)
+        self.fleet = pn.widgets.Select(name="fleet", width=WIDTH)
+        self.number = pn.widgets.Select(name="compare", width=WIDTH)
+        self.blocks = pn.widgets.MultiChoice(
+            name="only what", options=list(BLOCKS), placeholder="all", width=WIDTH
+        )
         self.words = page.text()
         self.pictures = pn.Column(sizing_mode="stretch_width")
         self.table = pn.pane.HTML("", stylesheets=[TABLE], sizing_mode="stretch_width")

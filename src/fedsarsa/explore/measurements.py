@@ -195,7 +195,9 @@ def record_every(config: Config) -> int:
     return max(training.record_every, rounds // RECORDS, 1)
 
 
-def train_alone(trained: Trained, stopped: Stopped = lambda: False) -> xr.DataArray:
+def train_alone(
+    trained: Trained, stopped: Stopped = lambda: False, report: Callable[[float], None] | None = None
+) -> xr.DataArray:
     """What every agent learns without the others in the same steps and runs, (run, agent, d)."""
     settings = trained.history.settings
     algo = replace(
@@ -206,7 +208,7 @@ def train_alone(trained: Trained, stopped: Stopped = lambda: False) -> xr.DataAr
         steps=trained.steps,
         runs=settings["runs"],
         seed=settings["seed"],
-        progress=watch(trained.steps, stopped),
+        progress=watch(trained.steps, stopped, report),
     )
     return history.local
 

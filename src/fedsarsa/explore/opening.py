@@ -6,13 +6,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit
 
+import fedsarsa
 from fedsarsa.experiments import config as configs
 from fedsarsa.explore.control_values import FILE, Base, base_of, wrong_file
 
 if TYPE_CHECKING:
     from fedsarsa.explore.results import AnyResults
 
-EXAMPLES = Path("examples")
+# Beside the package's own modules, or in a checkout, of which an installation may be a link.
+EXAMPLES = (Path(fedsarsa.__file__).parent / "examples", Path(fedsarsa.__file__).parents[2] / "examples")
 NAMES = "acrobot alike cart-pole federated-td frozen-lake methods mountain-car pendulum published q-learning"
 
 
@@ -86,11 +88,10 @@ def _opened(what: str | None) -> tuple[Base, str, "AnyResults | None"]:
 
 
 def _example(name: str) -> Path:
-    """The file of an example, which are in the folder examples of a checkout."""
-    path = EXAMPLES / f"{name}.toml"
-    if path.exists():
-        return path
+    """The file of an example."""
+    for folder in EXAMPLES:
+        if (folder / f"{name}.toml").exists():
+            return folder / f"{name}.toml"
     raise ValueError(
-        f"{name}: expected a configuration, a folder of results, or an example ({', '.join(NAMES.split())}); "
-        f"examples are in the folder {EXAMPLES} of fedsarsa's sources, and {path.absolute()} is not there"
+        f"{name}: expected a configuration, a folder of results, or an example ({', '.join(NAMES.split())})"
     )

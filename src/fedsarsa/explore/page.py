@@ -9,16 +9,19 @@ from bokeh.layouts import column
 
 # Near Okabe and Ito's; dark enough on white, and light enough when the dark turns them over.
 BLUE, SKY, ORANGE, GREEN, RED, GREY = "#0072B2", "#3F8FC8", "#B87A00", "#2E9E62", "#D55E00", "#3A3A3A"
+NEUTRAL = "#7A7A7A"  # told from both grounds, for what stays as it is in the dark
 SHADES = 151  # of Viridis, from the dark end, that can be told from white
 
+GROUNDS = "#ffffff", "#1a1a1a"  # in the light and in the dark
 SAME_SETTINGS = {"federation", "plan"}  # views of finite worlds
 
 STYLE = """
-html { background: #fff; }
-@media (prefers-color-scheme: dark) { html { background: #1a1a1a; } }
+html { background: %s; }
+@media (prefers-color-scheme: dark) { html { background: %s; } }
 body { margin: 0; padding: 0 12px 24px; max-width: 1500px; }
 body { font: 15px/1.45 system-ui, sans-serif; color: #222; }
 """
+STYLE %= GROUNDS
 # In the dark all is turned over, hues kept, but for pictures whose colours are read or whose ground is white.
 DARK = """
 @media (prefers-color-scheme: dark) {
@@ -63,6 +66,7 @@ PINNED = """
 }
 @media (max-width: 720px) {
   :host { grid-template: "first" auto "controls" auto "second" auto "rest" auto / 100%; }
+  :host(.two) { grid-template: "first" auto "second" auto "controls" auto / 100%; }
 }
 """
 LOW = "@media (max-width: 720px) { :host { height: 230px !important; } }"  # leaves room for controls
@@ -70,11 +74,25 @@ CORNER = """
 :host { position: fixed !important; right: 12px; bottom: 12px; width: min(420px, calc(100% - 24px));
         z-index: 9; padding: 8px; background: #fff; border: 1px solid #bbb; border-radius: 4px; }
 """
+# Handles are as well seen as lines of pictures; usual ones are nearly of the ground's colour.
+SLIDER = f"""
+.noUi-handle {{
+  background: {BLUE} !important; border-color: {BLUE} !important; box-shadow: none !important;
+}}
+"""
 ERROR = ":host { color: #9c1f00; font-size: 0.85rem; overflow-wrap: anywhere; }"
+
+# All parts of the page, also of what is closed to CSS from outside.
+INSIDE = """
+const inside = root => [...root.querySelectorAll("*")]
+    .flatMap(one => [one, ...(one.shadowRoot ? inside(one.shadowRoot) : [])])
+"""
 
 
 class Busy:
     """What is computed and how far it is, with a button that stops it, and then starts it again.
+
+    What was stopped can be put away.
 
     It lies over a corner of the window: nothing else moves when it comes and goes.
     """
@@ -85,9 +103,11 @@ class Busy:
         self._bar = pn.indicators.Progress(value=-1, max=100, height=14, sizing_mode="stretch_width")
         self._button = pn.widgets.Button(name="Stop", width=100)
         self._button.on_click(lambda _: self._do[self._button.name]())
+        self._close = pn.widgets.Button(name="Close", width=70, visible=False)
+        self._close.on_click(lambda _: self.hide())
         self.layout = pn.Column(
             self._words,
-            pn.Row(self._bar, self._button, sizing_mode="stretch_width"),
+            pn.Row(self._bar, self._button, self._close, sizing_mode="stretch_width"),
             stylesheets=[CORNER],
             visible=False,
         )
@@ -95,12 +115,13 @@ class Busy:
     def show(self, words: str, share: float | None = None) -> None:
         """Say what is computed and what share of it is done, where that is known."""
         self._say(words, "Stop")
+        self._close.visible = False
         self._bar.param.update(value=-1 if share is None else round(100 * share), active=True, visible=True)
 
     def stopped(self) -> None:
         """Say that it was stopped."""
         self._say("Stopped.", "Start again")
-        self._bar.visible = False
+        self._bar.visible, self._close.visible = False, True
 
     def hide(self) -> None:
         """Nothing is under way."""
@@ -110,12 +131,13 @@ class Busy:
         self._words.object, self._button.name, self.layout.visible = escape(words), button, True
 
 
-def navigation(views: Iterable[str], current: str, query: str) -> str:
-    """Links to all views; those between views of the same settings keep them."""
+def navigation(views: Iterable[str], current: str, query: str, own: str = "") -> str:
+    """Links to all views; those between views of the same settings keep them, without the view's ``own``."""
     links = []
     for name in views:
         here = " aria-current=page" if name == current else ""
-        kept = escape(query) if name == current or {name, current} <= SAME_SETTINGS else ""
+        kept = query + own if name == current else query if {name, current} <= SAME_SETTINGS else ""
+        kept = escape(kept)
         links.append(f'<a href="{name}{kept}"{here}>{name.capitalize()}</a>')
     return f"<nav><b>fedsarsa explore</b>{''.join(links)}</nav>"
 
@@ -152,7 +174,8 @@ def whole(*parts: Any) -> pn.Column:
 def pinned(controls: Any, pictures: tuple[Any, Any], rest: Any = None) -> pn.Column:
     """Controls, and two pictures that stay in sight while the controls are moved, with others below.
 
-    In a narrow window the first one alone stays, above the controls.
+    In a narrow window the first one alone stays, above the controls; without others, the second one is
+    between them.
     """
     pictures[0].stylesheets = [LOW]
     for drawn, name in zip(pictures, ("first", "second"), strict=True):
@@ -162,12 +185,14 @@ def pinned(controls: Any, pictures: tuple[Any, Any], rest: Any = None) -> pn.Col
     if rest is not None:
         rest.css_classes = ["rest", "mixed"]
         parts.append(rest)
-    return pn.Column(*parts, stylesheets=[PINNED, DARK], css_classes=["mixed"], sizing_mode="stretch_width")
+    classes = ["mixed"] if rest is not None else ["mixed", "two"]
+    return pn.Column(*parts, stylesheets=[PINNED, DARK], css_classes=classes, sizing_mode="stretch_width")
 
 
 def stale(answers: pn.Column, yes: bool) -> None:
     """Show pictures of `pinned` pale, as they are of other settings than those on the controls, or not."""
-    answers.css_classes = ["mixed", "stale"] if yes else ["mixed"]
+    classes = [one for one in answers.css_classes if one != "stale"]
+    answers.css_classes = [*classes, "stale"] if yes else classes
 
 
 def sides(left: Any, right: Any) -> pn.Column:

@@ -12,17 +12,23 @@ from bokeh.models import (
     PrintfTickFormatter,
     Range1d,
 )
-from bokeh.models.annotations import Whisker
+from bokeh.models.annotations import Title, Whisker
 from bokeh.plotting import figure
 
 from fedsarsa._checks import Floats
 from fedsarsa.algorithm import FedSARSA
-from fedsarsa.explore.measurements import SETTLED, Bars, Trained
+from fedsarsa.explore.measurements import FALLING, RISING, SETTLED, Bars, Trained
 from fedsarsa.explore.page import BLUE, GREEN, GREY, ORANGE, RED, SKY
 from fedsarsa.explore.theory_answers import Gains, Points, Predicted, plane
 
 HEIGHT = 300
 STEPS, AGENT = "steps per agent", "agent"  # what is along many axes
+# Why something is missing; these lines have the room of a narrow window.
+NO_POINT = "There is no parameter to measure an error to."
+NOT_SETTLED = "Trained: not split before the error has settled."
+UNKNOWN_TREND = "Trained: not split, as these runs are too few to tell."
+NO_FIXED_POINTS = "Theory knows no fixed points here."
+NOT_COMPARED = "Agents alone are trained for FedSARSA only."
 TO_AGENT = "to agent 0's fixed point"  # labels have the room of an axis in a narrow window
 
 
@@ -91,6 +97,18 @@ def limit(drawn: Any, heights: Floats) -> None:
     drawn.left[0].ticker.ticks = [tick for tick in ticks if low <= tick <= high]
 
 
+def note(drawn: Any) -> Title:
+    """A line below a figure's title for the reason why something is missing."""
+    line = Title(text="", visible=False, text_font_style="italic", text_font_size="12px", text_color=GREY)
+    drawn.add_layout(line, "above")
+    return line
+
+
+def explain(line: Title, why: str) -> None:
+    """Say why something is missing, or nothing where it is not."""
+    line.update(text=why, visible=bool(why))
+
+
 def empty(source: ColumnDataSource) -> None:
     """Take all numbers away; where there are none, browsers need not draw anew."""
     if any(len(column) for column in source.data.values()):
@@ -114,6 +132,7 @@ class ErrorPicture:
         tips = [("step", "@t"), ("error", "@error{0.000a}"), ("95%", "@low{0.000a} to @high{0.000a}")]
         self.figure.add_tools(HoverTool(renderers=[line], tooltips=tips, mode="vline"))
         finish(self.figure)
+        self.note = note(self.figure)
 
     def show(self, trained: Trained) -> None:
         """Draw a training."""
@@ -122,8 +141,14 @@ class ErrorPicture:
         self.figure.tags = [trained.parameters.sizes["run"]]  # how many runs are drawn
         ours = isinstance(trained.algo, FedSARSA)
         self.figure.left[0].axis_label = TO_AGENT if ours else "to what the method aims at"
+        explain(self.note, "" if trained.point is not None else NO_POINT)
         self.measured.data = {"t": curves["t"].values, **columns}
         self._limit()
+
+    def clear(self) -> None:
+        """Draw nothing."""
+        empty(self.measured)
+        empty(self.predicted)
 
     def predict(self, predicted: Predicted | None) -> None:
         """Draw what was predicted, or nothing."""
@@ -156,17 +181,26 @@ class FloorPicture:
         )
         self.figure.add_tools(HoverTool(tooltips=[("bias", "@bias{0.000a}"), ("noise", "@noise{0.000a}")]))
         finish(self.figure)
+        self.note = note(self.figure)
 
     def show(self, trained: Trained | None, predicted: Predicted | None) -> None:
         """Draw the parts that are known."""
         known = trained is not None and trained.point is not None and trained.trend == SETTLED
         measured = trained.floor() if trained is not None and known else {"bias": 0.0, "noise": 0.0}
+        explain(self.note, "" if trained is None or known else _unsplit(trained))
         expected = (0.0, 0.0) if predicted is None else (predicted.bias, predicted.floor - predicted.bias)
         self.source.data = {
             "row": ["predicted", "trained"],
             "bias": [expected[0], measured["bias"]],
             "noise": [expected[1], measured["noise"]],
         }
+
+
+def _unsplit(trained: Trained) -> str:
+    """Why the error of a training is not split."""
+    if trained.point is None:
+        return NO_POINT
+    return NOT_SETTLED if trained.trend in (FALLING, RISING) else UNKNOWN_TREND
 
 
 class DriftPicture:
@@ -217,6 +251,7 @@ class PointsPicture:
             )
         self.figure.add_tools(HoverTool(tooltips="@name"))
         finish(self.figure)
+        self.note = note(self.figure)
 
     def show(self, points: Points | None, finals: Floats) -> None:
         """Draw the points and the final parameters (run, d), or nothing."""
@@ -270,6 +305,7 @@ class GainsPicture:
             HoverTool(tooltips=[("error", "@mean{0.000a}"), ("95%", "@low{0.000a} to @high{0.000a}")])
         )
         finish(self.figure)
+        self.note = note(self.figure)
         entries = self.figure.legend[0].items
         self.entry = next(one for one in entries if one.label.value == "predicted")
 
@@ -326,6 +362,7 @@ class ReturnsPicture:
         ]
         self.figure.add_tools(HoverTool(tooltips=tips))
         finish(self.figure)
+        self.note = note(self.figure)
 
     def show(self, returns: Any) -> None:
         """Draw a dataset of returns over ``agent``, or nothing."""

@@ -12,6 +12,7 @@ from bokeh.models.annotations import Span
 
 from fedsarsa._checks import positive
 from fedsarsa.experiments.config import Config
+from fedsarsa.experiments.method_sections import OURS
 from fedsarsa.explore import exports, measurements, page, plans, theory_answers
 from fedsarsa.explore.control_values import (
     FILE,
@@ -24,8 +25,9 @@ from fedsarsa.explore.control_values import (
     foreign,
     from_query,
     whole_query,
+    without,
 )
-from fedsarsa.explore.controls import ALGORITHM, FLEET, TARGET
+from fedsarsa.explore.controls import ALGORITHM, FLEET, METHOD, METHODS, TARGET
 from fedsarsa.explore.downloads import Downloads
 from fedsarsa.explore.form import Form
 from fedsarsa.explore.jobs import Deliver, Latest, Progress, Stopped, Work, in_process, reporter
@@ -39,7 +41,8 @@ from fedsarsa.explore.theory_answers import Predicted, Unknown
 CHOSEN = ("algorithm.step_size", "algorithm.sync_every")  # by the plan
 FEATURES = tuple(one for one in ALGORITHM if not one.key.startswith(CHOSEN))
 AGENTS = "fleet.agents"
-GROUPS = {"Target": (TARGET,), "Fleet": FLEET, "Algorithm": FEATURES}
+OWN = PLANNED, TRAINED = "planned", "trained"  # keys of the address that no configuration has
+GROUPS = {"Target": (TARGET,), "Fleet": FLEET, "Algorithm": (METHODS, *FEATURES)}
 CONTROLS = tuple(control for group in GROUPS.values() for control in group)
 
 
@@ -77,6 +80,8 @@ class PlanView:
 
     def __init__(self, base: Base, query: str, session: Session) -> None:
         self.base, self.session = base, session
+        own, query = without(query, OWN)
+        self.wanted = {key for key, text in own.items() if text == "1"}  # by a link, still to be done
         values, self.address_errors = from_query(query, base, CONTROLS)
         self.others = foreign(query, CONTROLS)
         self.form = Form(base, GROUPS, values, self.changed)
@@ -95,26 +100,38 @@ class PlanView:
         self.turn = 0
         self.work = Latest()
         session.at_end(self.work.close)
-        session.at_first(self.changed)
+        session.at_first(self.begin)
         session.at_first(self.form.name_handles)
-        self.layout = page.whole(
-            session.head,
-            self.words,
-            self.busy.layout,
-            page.pinned(
-                pn.Column(pn.Row(self.go, self.train), self.form.layout, self.downloads.layout),
-                (self.choices.figure, self.error.figure),
-            ),
+        self.answers = page.pinned(
+            pn.Column(pn.Row(self.go, self.train), self.form.layout, self.downloads.layout),
+            (self.choices.figure, self.error.figure),
         )
+        self.layout = page.whole(session.head, self.words, self.busy.layout, self.answers)
+
+    def begin(self) -> None:
+        """Show what an address says, with its plan."""
+        wanted = set(self.wanted)
+        self.changed()
+        self.wanted = wanted
+        if PLANNED in wanted:
+            self.plan()
 
     def changed(self, moving: bool = False) -> None:
         """Check the values, and put them into the address."""
         if moving:
             return
         self.halt()
-        self.found, self.train.disabled = None, True
-        if self.config() is not None:
-            self.session.address(whole_query(self.base, self.form.values, CONTROLS, self.others))
+        self.found, self.train.disabled, self.wanted = None, True, set()
+        self.downloads.forget()
+        page.stale(self.answers, bool(len(self.choices.source.data["agents"])))
+        config = self.config()
+        if config is not None or self.form.values.get(METHOD, OURS) != OURS:  # other views train all methods
+            self._address()
+
+    def _address(self, *own: str) -> None:
+        """Put the values into the address, and what was asked for with them."""
+        query = whole_query(self.base, self.form.values, CONTROLS, self.others)
+        self.session.address(query, "".join(f"&{key}=1" for key in own))
 
     def config(self) -> Config | None:
         """The configuration of the controls; None where a value is wrong, which is shown beside it."""
@@ -122,6 +139,9 @@ class PlanView:
         self.address_errors = {key: said for key, said in errors.items() if key == FILE}
         values = dict(self.form.values)
         try:
+            if values.get(METHOD, OURS) != OURS:
+                said = f"{METHOD}: expected {OURS} for a plan, got {values[METHOD]!r}"
+                raise SettingsError({METHOD: said})
             positive("target", values.pop(TARGET.key))
             config = config_of(self.base, values)
         except SettingsError as wrong:
@@ -140,6 +160,7 @@ class PlanView:
             return
         target, folder = float(self.form.values[TARGET.key]), self.base.folder
         self.again = self.plan
+        self._address(PLANNED)
         self._begin("Planning: settings are compared to first order, then predicted in full.")
         self._submit(lambda stopped: in_process(plans.plan, config, folder, target, stopped=stopped))
 
@@ -155,6 +176,7 @@ class PlanView:
             self.words.object = page.paragraph(self.found.sentence(), wrong=str(wrong))
             return
         self.again = self.run
+        self._address(PLANNED, TRAINED)
         self.words.object = page.paragraph(self.found.sentence())
         self._begin("Training the plan.")
         self._submit(partial(_beside, config, self.base.folder, self._deliver(self.turn + 1)))
@@ -198,12 +220,17 @@ class PlanView:
                 self.busy.show("Training the plan.", share)
             case Planned():
                 self.found = result
+                page.stale(self.answers, False)
                 self.choices.show(result)
+                self.error.clear()
                 self.content = content_of(self.base, self.planned(result))
                 self.downloads.refresh(self.content)
                 self.downloads.offer(result, self.content, PLAN_FILES)
                 self.words.object = page.paragraph(result.sentence(), result.warnings)
                 self._done()
+                if TRAINED in self.wanted:
+                    self.wanted = set()
+                    self.run()
             case Predicted():
                 self.predicted = result
                 self.error.predict(result)
@@ -212,14 +239,12 @@ class PlanView:
                 self.downloads.offer((result, self.predicted), self.content, exports.FILES)
                 last = result.curves.isel(t=-1)
                 assert self.found is not None
-                said = (
-                    f"{self.found.sentence()} Trained: {float(last['error']):.3g} "
-                    f"(95%: {float(last['low']):.3g} to {float(last['high']):.3g})."
-                )
+                numbers = (float(last[name]) for name in ("error", "low", "high"))
+                said = f"{self.found.sentence()} {self.found.verdict(*numbers)}"
                 self.words.object = page.paragraph(said, self.found.warnings)
                 self._done()
             case Exception():
-                key = TARGET.key if "target" in str(result) else blamed(str(result), self.form.values)
+                key = blamed(str(result), self.form.values)
                 self.form.show_errors({key: str(result)})
                 self.words.object = page.paragraph("", wrong="" if key else str(result))
                 self._done()

@@ -64,9 +64,19 @@ class Planned:
             f"To reach an error of {self.target:g}, train {self.agents} of {self.fleet} agents with K = "
             f"{self.sync_every} and step size {self.step_size:g} for {many['steps']} steps each: that is "
             f"{many['samples']} samples and {messages}. Theory "
-            f"predicts an error of {self.error:.3g} then. {self.helps} of {self.fleet} agents gain by "
-            "federating in these steps."
+            f"predicts an error of {self.error:.3g} then. If all {self.fleet} agents federated for as many "
+            f"steps, {self.helps or 'none'} of them would gain by it."
         )
+
+    def verdict(self, error: float, low: float, high: float) -> str:
+        """What training led to, with its 95% interval, beside the target."""
+        if low > self.target:
+            which = "the target is missed"
+        elif high <= self.target:
+            which = "the target is reached"
+        else:
+            which = "the interval reaches from one side of the target to the other"
+        return f"Trained: {error:.3g} (95%: {low:.3g} to {high:.3g}); {which}."
 
 
 def planned(plan: Plan, fleet: int) -> Planned:

@@ -27,6 +27,7 @@ from fedsarsa.explore.measurements import RECORDS
 from fedsarsa.federation.history import History
 
 CLAIMS = "claims.csv"
+OF_CURVES = {summary.RETURN: "return of an episode", summary.REWARD: "reward per step"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -231,3 +232,14 @@ def _sweeps(folder: Path) -> dict[str, Path]:
 def measured(outcomes: list[Outcome]) -> str:
     """By what cells are measured; methods and FedSARSA are by different things."""
     return " or ".join(dict.fromkeys(one.name for one in outcomes)) or "outcome"
+
+
+def over_time(outcomes: list[Outcome]) -> str:
+    """What the curves of cells show."""
+    names = (OF_CURVES.get(one.name, one.name.removeprefix("final ")) for one in outcomes)
+    return " or ".join(dict.fromkeys(names)) or "outcome"
+
+
+def positive(outcomes: list[Outcome]) -> bool:
+    """Whether a logarithmic axis can show all that cells led to, and the way there."""
+    return not any(one.mean <= 0 or (one.curve["mean"] <= 0).any() for one in outcomes)

@@ -6,7 +6,7 @@ from typing import Any
 from fedsarsa.experiments.leaderboard import tables
 from fedsarsa.explore import exports
 from fedsarsa.explore.plans import Planned
-from fedsarsa.explore.results import Outcome, SweepResults, measured
+from fedsarsa.explore.results import Outcome, SweepResults, over_time
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +47,6 @@ def curves_picture(shown: Shown, kind: str) -> bytes:
     """The curves with their bands as a figure for print, ``kind`` png or svg."""
     from fedsarsa.experiments import plots  # Matplotlib, which the first page need not wait for
 
-    name = measured(shown.outcomes).removeprefix("final ")
     figure, [axes] = plots.panels(shown.sweep.folder.name, 1)
     entries = {}
     for one in shown.outcomes:
@@ -59,7 +58,7 @@ def curves_picture(shown: Shown, kind: str) -> bytes:
         entries[look.label] = look.colour
     axes.set_yscale("log" if shown.log else "linear")
     axes.set_xlabel(plots.STEPS)
-    axes.set_ylabel(name)
+    axes.set_ylabel(over_time(shown.outcomes))
     axes.grid(alpha=0.3, linewidth=0.5)
     plots.legend(figure, entries)
     return exports.saved(figure, kind)

@@ -4,12 +4,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from bokeh.models import ColumnDataSource, HoverTool
+from bokeh.core.properties import value
+from bokeh.models import ColumnDataSource, FactorRange, HoverTool
+from bokeh.models.annotations import Legend, LegendItem
 from bokeh.palettes import Viridis256
 
 from fedsarsa.explore import page
-from fedsarsa.explore.pictures import blank, finish
-from fedsarsa.explore.results import Outcome, SweepResults, measured
+from fedsarsa.explore.pictures import STEPS, blank, finish
+from fedsarsa.explore.results import Outcome, SweepResults, measured, over_time
 
 LONG = 20  # letters of an entry of the legend that has a line of its own
 
@@ -51,56 +53,97 @@ def looks(sweep: SweepResults, outcomes: list[Outcome], by: str, compared: bool)
     }
 
 
-def curves(sweep: SweepResults, outcomes: list[Outcome], looks: Looks, log: bool) -> Any:
-    """A curve per cell; its settings appear where the pointer is."""
-    name = measured(outcomes)
-    drawn = blank(
-        "Cells over time",
-        "steps per agent",
-        name.removeprefix("final "),
-        y_axis_type="log" if log else "linear",
-    )
-    lines = []
-    for one in outcomes:
-        settings = sweep.settings(one.cell)
-        words = ", ".join(f"{key} = {value}" for key, value in settings.items())
-        times = one.curve["t"].values
-        columns = {key: one.curve[key].values for key in ("mean", "low", "high")}
-        source = ColumnDataSource({"t": times, **columns, "cell": [words] * len(times)})
-        drawn.varea("t", "low", "high", source=source, color=looks[one.cell.number].colour, alpha=0.15)
-        style = {"color": looks[one.cell.number].colour, "legend_label": looks[one.cell.number].label}
-        lines.append(drawn.line("t", "mean", source=source, width=2, name=words, **style))
-    tips = [("", "@cell"), ("step", "@t"), (name, "@mean{0.000a} (@low{0.000a} to @high{0.000a})")]
-    drawn.add_tools(HoverTool(renderers=lines, tooltips=tips, line_policy="nearest"))
-    if lines:
-        finish(drawn, columns=1 if max(len(one.label) for one in looks.values()) > LONG else 3)
-    return drawn
+class CurvesPicture:
+    """A curve per cell; its settings appear where the pointer is.
+
+    New cells become lines of the same figure, which keeps what one has zoomed to.
+    """
+
+    def __init__(self, log: bool) -> None:
+        self.figure = blank("Cells over time", STEPS, "", y_axis_type="log" if log else "linear")
+        self.hover = HoverTool(line_policy="nearest")
+        self.figure.add_tools(self.hover)
+        self.cells: dict[int, tuple[Any, Any]] = {}  # band and line
+        self.drawn: list[int] = []
+        self.legend = Legend()
+        self.figure.add_layout(self.legend)
+        finish(self.figure)
+
+    def show(self, sweep: SweepResults, outcomes: list[Outcome], looks: Looks) -> None:
+        """Draw cells, the longest first: others lie over them."""
+        for one in outcomes:
+            words = ", ".join(f"{key} = {value}" for key, value in sweep.settings(one.cell).items())
+            times = one.curve["t"].values
+            data = {key: one.curve[key].values for key in ("mean", "low", "high")}
+            self._draw(one.cell.number, {"t": times, **data, "cell": [words] * len(times)}, looks)
+        ordered = sorted(outcomes, key=lambda one: -float(one.curve["t"][-1]))
+        drawn = [one.cell.number for one in ordered]
+        name = over_time(outcomes)
+        tips = [("", "@cell"), ("step", "@t"), (name, "@mean{0.000a} (@low{0.000a} to @high{0.000a})")]
+        self.figure.left[0].axis_label = name
+        lines = {one.cell.number: self.cells[one.cell.number][1] for one in outcomes}
+        labels: dict[str, list[Any]] = {}
+        for number, line in lines.items():
+            labels.setdefault(looks[number].label, []).append(line)
+        if drawn != self.drawn:
+            self.drawn = drawn
+            self.figure.renderers = [part for number in drawn for part in self.cells[number]]
+        self.hover.update(renderers=list(lines.values()), tooltips=tips)
+        if {one.label.value: one.renderers for one in self.legend.items} != labels:
+            self.legend.items = [
+                LegendItem(label=value(name), renderers=every) for name, every in labels.items()
+            ]
+            self.legend.ncols = 1 if max(map(len, labels), default=0) > LONG else 3
+
+    def _draw(self, number: int, data: dict[str, Any], looks: Looks) -> None:
+        """Draw a cell, or draw it anew."""
+        colour = looks[number].colour
+        if number not in self.cells:
+            source = ColumnDataSource(data)
+            band = self.figure.varea("t", "low", "high", source=source, color=colour, alpha=0.15)
+            line = self.figure.line("t", "mean", source=source, width=2, color=colour, name=data["cell"][0])
+            self.cells[number], self.drawn = (band, line), []
+            return
+        band, line = self.cells[number]
+        if not np.array_equal(line.data_source.data["mean"], data["mean"], equal_nan=True):
+            line.data_source.data = data
+        if line.glyph.line_color != colour:
+            line.glyph.line_color = band.glyph.fill_color = colour
 
 
-def along(sweep: SweepResults, outcomes: list[Outcome], x: str, looks: Looks, log: bool) -> Any:
+class AlongPicture:
     """What cells led to, along one axis; cells of different colours stand beside each other."""
-    name = measured(outcomes)
-    drawn = blank(
-        f"{name}, with 95% interval", x, name, x_range=sweep.axes[x], y_axis_type="log" if log else "linear"
-    )
-    rows: dict[str, list[Any]] = {key: [] for key in ("x", "mean", "low", "high", "colour", "cell")}
-    for one in outcomes:
-        settings = sweep.settings(one.cell)
-        margin = 0.0 if np.isnan(one.margin) else one.margin
-        low = one.mean - margin
-        low = max(low, one.mean / 100) if log else low  # zero cannot be drawn on a logarithmic axis
-        words = ", ".join(f"{key} = {value}" for key, value in settings.items())
-        look = looks[one.cell.number]
-        beside = look.place if look.axis != x else 0.0
-        new = ((settings[x], beside), one.mean, low, one.mean + margin, look.colour, words)
-        for key, value in zip(rows, new, strict=True):
-            rows[key].append(value)
-    source = ColumnDataSource(rows)
-    drawn.segment("x", "low", "x", "high", source=source, color="colour", line_width=2)
-    marks = drawn.scatter("x", "mean", source=source, color="colour", size=10)
-    tips = [("", "@cell"), (name, "@mean{0.000a} (@low{0.000a} to @high{0.000a})")]
-    drawn.add_tools(HoverTool(renderers=[marks], tooltips=tips))
-    return drawn
+
+    def __init__(self, log: bool) -> None:
+        self.log = log
+        columns = ("x", "mean", "low", "high", "colour", "cell")
+        self.source = ColumnDataSource({key: [] for key in columns})
+        self.figure = blank("", "", "", x_range=FactorRange(), y_axis_type="log" if log else "linear")
+        self.figure.segment("x", "low", "x", "high", source=self.source, color="colour", line_width=2)
+        marks = self.figure.scatter("x", "mean", source=self.source, color="colour", size=10)
+        self.hover = HoverTool(renderers=[marks])
+        self.figure.add_tools(self.hover)
+
+    def show(self, sweep: SweepResults, outcomes: list[Outcome], x: str, looks: Looks) -> None:
+        """Draw cells."""
+        name = measured(outcomes)
+        rows: dict[str, list[Any]] = {key: [] for key in self.source.data}
+        for one in outcomes:
+            settings = sweep.settings(one.cell)
+            margin = 0.0 if np.isnan(one.margin) else one.margin
+            low = one.mean - margin
+            low = max(low, one.mean / 100) if self.log else low  # zero cannot be drawn on a logarithmic axis
+            words = ", ".join(f"{key} = {value}" for key, value in settings.items())
+            look = looks[one.cell.number]
+            beside = look.place if look.axis != x else 0.0
+            new = ((settings[x], beside), one.mean, low, one.mean + margin, look.colour, words)
+            for key, cell in zip(rows, new, strict=True):
+                rows[key].append(cell)
+        self.figure.title.text = f"{name}, with 95% interval"
+        self.figure.below[0].axis_label, self.figure.left[0].axis_label = x, name
+        self.figure.x_range.factors = sweep.axes[x]
+        self.source.data = rows
+        self.hover.tooltips = [("", "@cell"), (name, "@mean{0.000a} (@low{0.000a} to @high{0.000a})")]
 
 
 def _shades(values: list[str]) -> dict[str, str]:

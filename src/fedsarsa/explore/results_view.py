@@ -9,18 +9,44 @@ import panel as pn
 from bokeh.models import ColumnDataSource
 from bokeh.models.widgets.tables import DataTable, TableColumn
 
+from fedsarsa._checks import nearest
 from fedsarsa.experiments.reproduction.claim import CLASSES
 from fedsarsa.explore import page, results_pictures
 from fedsarsa.explore.control_values import base_of
 from fedsarsa.explore.downloads import Downloads
-from fedsarsa.explore.results import Outcome, Results, SweepResults, measured
+from fedsarsa.explore.form import WIDTH
+from fedsarsa.explore.results import Outcome, Results, SweepResults, measured, positive
 from fedsarsa.explore.results_exports import RESULTS_FILES, Shown
+from fedsarsa.explore.results_pictures import AlongPicture, CurvesPicture
 from fedsarsa.explore.session import Session
 
 ROW, MOST = 25, 400  # pixels of a row of the table, and of the table at most
 SCALES = ("log", "linear")
+# Lets the keyboard sort the table and leave it: names of columns are reached by Tab and clicked by Enter, and
+# the table does not see Tab, which would go from cell to cell for ever.
+REACH_COLUMNS = (
+    page.INSIDE
+    + """
+const reach = again => {
+    for (const one of inside(document).filter(one => one.matches(".slick-header-column:not([tabindex])"))) {
+        one.tabIndex = 0
+        one.addEventListener("keydown", event => {
+            if (event.key !== "Enter") return
+            one.click()
+            one.focus()
+        })
+        const table = one.getRootNode()
+        if (table.leaves) continue
+        table.leaves = true
+        table.addEventListener("keydown", event => { if (event.key === "Tab") event.stopPropagation() }, true)
+    }
+    if (again) setTimeout(reach, 500, again - 1)
+}
+reach(6)
+"""
+)
 LOOK_SECONDS = 2  # between two looks at whether the folder has grown
-# Pictures are made anew: what is below them, such as a row that is clicked at, should not move meanwhile.
+# Pictures of another scale are made anew: what is below them should not move meanwhile.
 ROOM = ":host { min-height: 300px; } @media (max-width: 1121px) { :host { min-height: 612px; } }"
 TABLE = """
 :host { width: 100%; overflow-x: auto; }
@@ -42,16 +68,19 @@ class ResultsView:
         self.results, self.session = results, session
         given = {key: values[0] for key, values in parse_qs(query.removeprefix("?")).items()}
         names = list(results.sweeps)
-        sweep = given.get("sweep") if given.get("sweep") in names else names[0]
-        self.sweep = pn.widgets.Select(name="sweep", options=names, value=sweep, visible=len(names) > 1)
-        self.x = pn.widgets.Select(name="along")
-        self.colour = pn.widgets.Select(name="colour by")
+        sweep = given.get("sweep") if given.get("sweep") in names else (names or [None])[0]
+        self.sweep = pn.widgets.Select(
+            name="sweep", options=names, value=sweep, visible=len(names) > 1, width=WIDTH
+        )
+        self.x = pn.widgets.Select(name="along", width=WIDTH)
+        self.colour = pn.widgets.Select(name="colour by", width=WIDTH)
         self.filters = pn.Column()
-        scale = given.get("scale") if given.get("scale") in SCALES else SCALES[0]
-        self.scale = pn.widgets.Select(name="scale", options=list(SCALES), value=scale)
+        self.scale = pn.widgets.Select(name="scale", options=list(SCALES), width=WIDTH)
         figures = ["", *results.figures()]
         shown = given.get("figure") if given.get("figure") in figures else ""
-        self.figure = pn.widgets.Select(name="figure", options=figures, value=shown, visible=len(figures) > 1)
+        self.figure = pn.widgets.Select(
+            name="figure", options=figures, value=shown, visible=len(figures) > 1, width=WIDTH
+        )
         self.picture = pn.pane.PNG(
             None, visible=False, sizing_mode="scale_width", max_width=900, css_classes=["as-it-is"]
         )
@@ -71,9 +100,11 @@ class ResultsView:
         self.claims = pn.pane.HTML("", stylesheets=[TABLE], sizing_mode="stretch_width")
         self.sweep.param.watch(lambda _: self.choose({}), "value")
         for widget in (self.x, self.colour, self.scale):
-            widget.param.watch(lambda _: self.draw(), "value")
+            widget.param.watch(lambda _: self.change(), "value")
         self.figure.param.watch(lambda _: self.show_figure(), "value")
         self.rows.selected.on_change("indices", lambda _attr, _old, _new: session.at_once(self.compare))
+        self.drawn: tuple[str, bool] | None = None  # the sweep and the scale that the pictures are of
+        self.errors: tuple[str, ...] = ()  # what is wrong with the address
         self.only: dict[str, Any] = {}
         self.seen: Any = None
         self.choosing = False
@@ -89,8 +120,16 @@ class ResultsView:
             width=310,
         )
         cells = pn.pane.Bokeh(self.cells, sizing_mode="stretch_width")
+        self.listed = pn.widgets.IntInput(value=0, visible=False)
+        self.listed.jscallback(value=REACH_COLUMNS)
         answers = pn.Column(
-            self.pictures, cells, self.difference, self.picture, self.claims, sizing_mode="stretch_width"
+            self.pictures,
+            cells,
+            self.listed,
+            self.difference,
+            self.picture,
+            self.claims,
+            sizing_mode="stretch_width",
         )
         self.layout = page.whole(session.head, self.words, page.sides(controls, answers))
         session.at_first(lambda: self.begin(given))
@@ -114,6 +153,10 @@ class ResultsView:
         axes = self.chosen.axes
         names = list(axes)
         self.choosing = True
+        sweeps, figures = list(self.results.sweeps), list(self.results.figures())
+        self.errors = wrong_keys(given, sweeps, axes, figures, len(self.chosen.grid.cells))
+        self.scale.options = list(SCALES)
+        self.scale.value = given["scale"] if given.get("scale") in SCALES else SCALES[0]
         for widget, key, place in ((self.x, "x", 0), (self.colour, "colour", -1)):
             wanted = given.get(key)
             widget.param.update(options=names, value=wanted if wanted in names else names[place])
@@ -123,13 +166,13 @@ class ResultsView:
                 options=values,
                 value=[one for one in given.get(f"only.{name}", "").split("|") if one in values],
                 placeholder="all",
-                width=280,
+                width=WIDTH,
             )
             for name, values in axes.items()
         }
         self.filters[:] = list(self.only.values())
         for one in self.only.values():
-            one.param.watch(lambda _: self.draw(), "value")
+            one.param.watch(lambda _: self.change(), "value")
         self.choosing = False
         self.draw()
 
@@ -139,11 +182,17 @@ class ResultsView:
         if stamp != self.seen:
             names = list(self.results.sweeps)
             self.sweep.param.update(
-                options=names, visible=len(names) > 1
-            )  # the first one is chosen by itself
+                options=names, value=self.sweep.value or (names or [None])[0], visible=len(names) > 1
+            )
             self.draw()
             self.figure.options = ["", *self.results.figures()]
             self.figure.visible = len(self.figure.options) > 1
+
+    def change(self) -> None:
+        """Draw what was chosen; what was wrong with the address is past."""
+        if not self.choosing:
+            self.errors = ()
+            self.session.at_once(self.draw)
 
     def draw(self) -> None:
         """Draw the cells that are there and not filtered out."""
@@ -159,18 +208,19 @@ class ResultsView:
         outcomes = [one for one in every if _kept(sweep.settings(one.cell), only)]
         cells = len(sweep.grid.cells)
         said = f"{len(every)} of {cells} cells are trained; {len(outcomes)} are shown."
-        self.words.object = page.paragraph(said)
-        log = self.scale.value == "log"
+        self.words.object = page.paragraph(said, wrong="; ".join(self.errors))
         compared = [one for one in outcomes if one.cell.number in self.compared]
         drawn = compared if len(compared) > 1 else outcomes
         looks = results_pictures.looks(sweep, drawn, self.colour.value, drawn is compared)
-        self.pictures[:] = [
-            pn.pane.Bokeh(one, sizing_mode="stretch_width")
-            for one in (
-                results_pictures.curves(sweep, drawn, looks, log),
-                results_pictures.along(sweep, drawn, self.x.value, looks, log),
-            )
-        ]
+        self._offer_scales(positive(drawn))
+        log = self.scale.value == "log"
+        if self.drawn != (self.sweep.value, log):  # another axis is another figure
+            self.drawn = self.sweep.value, log
+            self.curves, self.along = CurvesPicture(log), AlongPicture(log)
+            figures = (self.curves.figure, self.along.figure)
+            self.pictures[:] = [pn.pane.Bokeh(one, sizing_mode="stretch_width") for one in figures]
+        self.curves.show(sweep, drawn, looks)
+        self.along.show(sweep, drawn, self.x.value, looks)
         if drawn:
             content = base_of(drawn[0].cell.config).content
             self.downloads.refresh(content)
@@ -183,10 +233,19 @@ class ResultsView:
         self.claims.object = claims(self.results.claims(), self.results.figures(), state)
         self.session.address("?" + urlencode(state))
 
+    def _offer_scales(self, log: bool) -> None:
+        """Offer the scales that can show the numbers."""
+        self.choosing = True
+        options = list(SCALES) if log else list(SCALES[1:])
+        kept = self.scale.value if self.scale.value in options else options[0]
+        self.scale.param.update(options=options, value=kept)
+        self.choosing = False
+
     def compare(self) -> None:
         """Draw the cells that are chosen in the table alone, where they are two or more."""
         if not self.choosing:
             self.compared = [self.rows.data["cell"][place] for place in self.rows.selected.indices]
+            self.errors = ()
             self.draw()
 
     def _list(self, sweep: SweepResults, outcomes: list[Outcome]) -> None:
@@ -205,6 +264,7 @@ class ResultsView:
             ]
         self.rows.data = data
         self.rows.selected.indices = [place for place, one in enumerate(data["cell"]) if one in self.compared]
+        self.listed.value = (self.listed.value or 0) + 1
         self.cells.height = min(ROW * (len(outcomes) + 2), MOST)
         self.choosing = False
 
@@ -276,6 +336,26 @@ def html_table(heads: list[str], rows: list[list[str]]) -> str:
         for row in rows
     )
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def wrong_keys(
+    given: dict[str, str], sweeps: list[str], axes: dict[str, list[str]], figures: list[str], cells: int
+) -> tuple[str, ...]:
+    """What is wrong with the keys of an address: their names, and values that are not there."""
+    names = list(axes)
+    known = {"sweep": sweeps, "x": names, "colour": names, "scale": list(SCALES), "figure": figures}
+    known |= {f"only.{name}": values for name, values in axes.items()}
+    known["cells"] = [str(number) for number in range(cells)]
+    said = []
+    for key, text in given.items():
+        if key not in known:
+            valid = ", ".join(sorted(known))
+            said.append(f"address: {key}: unknown key{nearest(key, sorted(known))}; valid: {valid}")
+            continue
+        every = text.split("|") if key == "cells" or key.startswith("only.") else [text]
+        options = f"0 to {cells - 1}" if key == "cells" else " or ".join(known[key]) or "none"
+        said += [f"address: {key}: expected {options}, got {one!r}" for one in every if one not in known[key]]
+    return tuple(said)
 
 
 def _number(text: str) -> Any:

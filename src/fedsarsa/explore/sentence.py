@@ -60,12 +60,16 @@ def _end(trained: Trained, predicted: Predicted | None) -> Iterator[str]:
         return
     if not isinstance(trained.algo, FedSARSA) and trained.algo.knows == "worlds":
         return  # exact kernels: there is no noise, and nothing that smaller steps would change
-    parts = trained.floor()
-    share = parts["bias"] / (parts["bias"] + parts["noise"]) if sum(parts.values()) > 0 else 0.0
+    yield of_the_floor(**trained.floor())
+
+
+def of_the_floor(bias: float, noise: float) -> str:
+    """What most of the floor is."""
+    share = bias / (bias + noise) if bias + noise > 0 else 0.0
+    told = "More than 99%" if 0 < min(share, 1 - share) < 0.005 else f"{max(share, 1 - share):.0%}"
     if share >= MOSTLY:
-        yield f"{share:.0%} of the floor is bias, which smaller steps do not take away."
-    else:
-        yield f"{1 - share:.0%} of the floor is noise: smaller steps or more agents take it away."
+        return f"{told} of the floor is bias, which smaller steps do not take away."
+    return f"{told} of the floor is noise: smaller steps or more agents take it away."
 
 
 def _gains(alone: Bars, together: Bars) -> Iterator[str]:
@@ -87,11 +91,21 @@ def _numbers(by_number: ByNumber) -> Iterator[str]:
     if not others:
         return
     better = [n for n, error in zip(counts, others, strict=True) if error < alone]
+    worse = [n for n in counts if n not in better]
     best = by_number.agents[int(np.argmin(by_number.error))]
     if not better:
         yield f"Agent 0 does best alone: by theory, {counts[0]} agents already pull it away."
-    elif better[-1] == counts[-1]:
+    elif not worse:
         where = "most with all of them" if best == counts[-1] else f"most with {best} agents"
         yield f"By theory agent 0 gains by federating with any number of agents up to {counts[-1]}, {where}."
-    else:
+    elif better[-1] < worse[0]:
         yield f"By theory agent 0 gains by federating up to N = {better[-1]}; then the others pull it away."
+    else:
+        where = f"N = {_listed(better)}, not with N = {_listed(worse)}"
+        yield f"By theory agent 0 gains by federating with {where}."
+
+
+def _listed(numbers: list[int]) -> str:
+    """Numbers as a sentence lists them."""
+    *before, last = map(str, numbers)
+    return f"{', '.join(before)} or {last}" if before else last

@@ -92,7 +92,7 @@ def open_page(
         # Elsewhere than on loopback the page has names that only its users know; its address stays a secret.
         websocket_origin=None if on_loopback(host) else "*",
         prefix=token,
-        title=dict.fromkeys(made, "fedsarsa explore"),
+        title={name: f"{name.capitalize()} · fedsarsa explore" for name in made},
         show=False,
         start=False,
         verbose=False,

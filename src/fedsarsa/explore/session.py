@@ -14,22 +14,24 @@ class Session:
 
     Attributes
     ----------
-    head : panel.pane.HTML
+    head : panel.Column
         Links to all views, which keep the settings of the address.
     """
 
     def __init__(self, view: str, views: Sequence[str]) -> None:
         self._view, self._views = view, views
-        self.head = page.frame()
+        self._links = page.frame()
+        self._query = pn.widgets.TextInput(visible=False)
+        self._query.jscallback(value="history.replaceState(null, '', location.pathname + cb_obj.value)")
+        self.head = pn.Column(self._links, self._query, sizing_mode="stretch_width", margin=0)
         document = pn.state.curdoc
         assert document is not None  # a page is being built
         self._document = document
-        self._location = pn.state.location
         self._open = True
         self._ends: list[Callable[[], None]] = []
         self._document.template_variables["app_favicon"] = "data:,"
         pn.state.on_session_destroyed(self._end)
-        self.head.object = page.navigation(views, view, "")
+        self._links.object = page.navigation(views, view, "")
 
     def at_first(self, work: Callable[[], None]) -> None:
         """Do something when the page is in the browser, which then takes every change."""
@@ -53,11 +55,14 @@ class Session:
         """Do something to the page again and again."""
         pn.state.add_periodic_callback(work, int(1000 * seconds))
 
-    def address(self, query: str) -> None:
-        """Put the settings into the address and the links, without loading the page again."""
-        self.head.object = page.navigation(self._views, self._view, query)
-        if self._location is not None:
-            self._location.search = query
+    def address(self, query: str, own: str = "") -> None:
+        """Put the settings into the address and the links, without loading the page again.
+
+        What is only the view's ``own`` stays out of the links to others. The browser's Back leaves the view:
+        changes are no pages of their own.
+        """
+        self._links.object = page.navigation(self._views, self._view, query, own)
+        self._query.value = query + own
 
     def at_end(self, work: Callable[[], None]) -> None:
         """Do something when the tab is closed."""

@@ -137,10 +137,15 @@ def by_number(fleet: Fleet, algo: FedSARSA, steps: int) -> ByNumber:
 
 
 def plane(points: Points, finals: Floats) -> tuple[Points, Floats]:
-    """Points and final parameters (run, d) in two dimensions: those in which the points differ most."""
+    """Points and final parameters (run, d) in two dimensions: those in which the points differ most.
+
+    Axes point to where the component that differs most grows: similar settings have similar pictures.
+    """
     every = np.vstack([points.own, points.federated, points.central])
     middle = every.mean(axis=0)
     axes = np.linalg.svd(every - middle, full_matrices=False)[2][:2]
+    largest = axes[np.arange(len(axes)), np.abs(axes).argmax(axis=1)]
+    axes = axes * np.sign(largest)[:, None]
     if len(axes) < 2:
         axes = np.vstack([axes, np.zeros((2 - len(axes), every.shape[1]))])
 

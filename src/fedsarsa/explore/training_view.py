@@ -49,6 +49,7 @@ class TrainingView(ABC):
         self.busy = page.Busy(self.stop, lambda: session.at_once(partial(self.compute, False)))
         self.pending: list[str] = []  # what is under way, in words
         self.turn, self.moving = 0, False
+        self.drawn = True  # whether pictures are of the values that controls have now
         self.training = Latest()
         session.at_end(self.training.close)
         session.at_first(partial(self.compute, False))
@@ -89,8 +90,8 @@ class TrainingView(ABC):
             self.complain(wrong.errors)
             return
         self.form.show_errors(self.address_errors)
-        page.stale(self.answers, False)
         self.forget()
+        self.drawn = False
         self.turn += not still
         deliver = partial(self.deliver, self.turn)
         self.pending = []
@@ -101,12 +102,34 @@ class TrainingView(ABC):
         self.session.address(self.query())
         self.downloads.refresh(self.content())
         self.train(config, deliver)
-        self.session.after(PATIENCE, partial(self.tell, self.turn))
 
-    def tell(self, turn: int) -> None:
-        """Say what is under way, if it takes its time."""
-        if turn == self.turn and self.pending:
+    def begin(self, what: str) -> None:
+        """Note that something is under way, which is said if it takes its time."""
+        if what not in self.pending:
+            self.pending.insert(0, what)
+        self.session.after(PATIENCE, partial(self.tell, self.turn, what))
+
+    def tell(self, turn: int, what: str) -> None:
+        """Say what is under way, if it still is; until something is drawn, pictures are of other settings."""
+        if turn == self.turn and what in self.pending:
             self.busy.show(self.pending[0])
+            self.outdate("These settings are being trained.")
+
+    def progress(self, share: float) -> None:
+        """Say how far the training is, where it takes its time; kernels are compiled by then."""
+        if self.busy.layout.visible and self.pending:
+            self.busy.show(self.pending[0].partition(". ")[0], share)
+
+    def fresh(self) -> None:
+        """Something was drawn of the values that controls have now."""
+        self.drawn = True
+        page.stale(self.answers, False)
+
+    def outdate(self, words: str) -> None:
+        """Show pictures in grey, and say so on top, where nothing was drawn of the values of controls."""
+        if not self.drawn:
+            page.stale(self.answers, True)
+            self.say(words)
 
     def done(self, what: str) -> None:
         """Say that something is no longer under way, and what still is."""
@@ -135,6 +158,7 @@ class TrainingView(ABC):
     def stop(self) -> None:
         """Stop what is computed, and say so."""
         self.halt()
+        self.outdate("These settings were not trained.")
         self.busy.stopped()
 
     def deliver(self, turn: int, result: Any) -> None:
@@ -151,6 +175,7 @@ class TrainingView(ABC):
         """Show errors beside their controls and on top; pictures, which are of other settings, in grey."""
         self.halt()
         self.forget()
+        self.downloads.forget()
         self.form.show_errors(self.address_errors | errors)
         page.stale(self.answers, True)
         self.say("", wrong=f"These settings cannot be trained: {'; '.join(errors.values())}")
