@@ -89,7 +89,8 @@ class CurvesPicture:
             self.drawn = drawn
             self.figure.renderers = [part for number in drawn for part in self.cells[number]]
         self.hover.update(renderers=list(lines.values()), tooltips=tips)
-        if {one.label.value: one.renderers for one in self.legend.items} != labels:
+        items: list[Any] = self.legend.items
+        if {one.label.value: one.renderers for one in items} != labels:
             self.legend.items = [
                 LegendItem(label=value(name), renderers=every) for name, every in labels.items()
             ]
