@@ -3,6 +3,7 @@
 import csv
 import io
 import itertools
+import re
 import sys
 import tomllib
 from contextlib import contextmanager
@@ -10,6 +11,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from matplotlib.colors import to_rgb
+from PIL import Image
 
 import fedsarsa as fs
 from fedsarsa.experiments import config as configs
@@ -345,6 +348,21 @@ def test_copied_python_of_other_worlds_runs(tmp_path, monkeypatch):
     assert np.array_equal(names["history"].final, here.history.final)
 
 
+def lines(svg):
+    """The points of every line of an SVG picture, (n, 2), upwards."""
+    found = re.findall(r'<path d="([^"]*)"[^>]*fill: none', svg.decode())
+    numbers = [np.array(re.findall(r"-?\d+\.?\d*", path), dtype=float) for path in found]
+    return [one.reshape(-1, 2) * [1, -1] for one in numbers if len(one) > 10]
+
+
+def is_drawn(line, times, values):
+    """Whether a line is these values on a logarithmic axis, but for where it was placed and half a pixel."""
+    along = (line[:, 0] - line[0, 0]) / (line[-1, 0] - line[0, 0]) * (times[-1] - times[0]) + times[0]
+    heights = np.interp(along, times, np.log(values))
+    slope, start = np.polyfit(heights, line[:, 1], 1)
+    return slope > 0 and np.abs(slope * heights + start - line[:, 1]).max() < 0.5
+
+
 @contextmanager
 def files_opened():
     """The files that are opened meanwhile, and how."""
@@ -371,8 +389,15 @@ def test_files_hold_the_numbers(trained, answers, tmp_path):
     with files_opened() as opened:
         made = {name: make((trained, predicted), content()) for name, (_, make) in exports.FILES.items()}
     assert [path for path, mode in opened if set(str(mode)) & set("wax+")] == []  # they are made in memory
-    assert made["PNG"].startswith(b"\x89PNG")
-    assert b"<svg" in made["SVG"]
+    drawn = lines(made["SVG"])
+    for values in (curves["error"], predicted.mse):
+        assert any(is_drawn(line, values["t"].values, values.values) for line in drawn)
+    other = curves["error"].values * (1 + 0.1 * np.sin(np.linspace(0.0, 9.0, curves.sizes["t"])))
+    assert not any(is_drawn(line, curves["t"].values, other) for line in drawn)
+    seen = np.asarray(Image.open(io.BytesIO(made["PNG"])).convert("RGB")).reshape(-1, 3)
+    assert len(seen) > 100_000
+    apart = np.abs(seen - 255 * np.array(to_rgb(plots.shades(2)[-1]))).max(axis=1)
+    assert (apart <= 2).sum() > 300  # a line from one side to the other
     (tmp_path / "history.nc").write_bytes(made["netCDF"])
     history = fs.History.load(tmp_path / "history.nc")
     assert np.array_equal(history.final, trained.history.final)
