@@ -68,7 +68,7 @@ class ResultsView:
         self.results, self.session = results, session
         given = {key: values[0] for key, values in parse_qs(query.removeprefix("?")).items()}
         names = list(results.sweeps)
-        sweep = given.get("sweep") if given.get("sweep") in names else (names or [None])[0]
+        sweep = given.get("sweep") if given.get("sweep") in names else next(iter(names), None)
         self.sweep = pn.widgets.Select(
             name="sweep", options=names, value=sweep, visible=len(names) > 1, width=WIDTH
         )
@@ -182,7 +182,7 @@ class ResultsView:
         if stamp != self.seen:
             names = list(self.results.sweeps)
             self.sweep.param.update(
-                options=names, value=self.sweep.value or (names or [None])[0], visible=len(names) > 1
+                options=names, value=self.sweep.value or next(iter(names), None), visible=len(names) > 1
             )
             self.draw()
             self.figure.options = ["", *self.results.figures()]
