@@ -361,6 +361,7 @@ def test_another_world_comes_with_its_own_settings(control):
     assert "length" not in control.url
     assert "algorithm.policy.kind=greedy" in control.url
     until(control, lambda: columns(control, LEARNING)[1]["mean"][-1] < 0, "cars")
+    until(control, lambda: control.locator(".bk-Figure:visible").count() == 5, "both cars at play")
 
 
 def test_long_trainings_are_stopped(control):
@@ -372,6 +373,8 @@ def test_long_trainings_are_stopped(control):
     control.get_by_role("button", name="Start again").wait_for()
     control.get_by_role("button", name="Stop").wait_for(state="hidden")
     until(control, lambda: "training.steps=1000000" in control.url, "the address")
+    control.get_by_role("button", name="Close").click()
+    control.get_by_role("button", name="Start again").wait_for(state="hidden")
 
 
 def test_the_curve_stays_in_sight_of_every_control(page, control):

@@ -65,6 +65,7 @@ class CurvesPicture:
         self.figure.add_tools(self.hover)
         self.cells: dict[int, tuple[Any, Any]] = {}  # band and line
         self.drawn: list[int] = []
+        self.labels: dict[str, list[Any]] = {}  # lines by the entry of the legend
         self.legend = Legend()
         self.figure.add_layout(self.legend)
         finish(self.figure)
@@ -89,8 +90,8 @@ class CurvesPicture:
             self.drawn = drawn
             self.figure.renderers = [part for number in drawn for part in self.cells[number]]
         self.hover.update(renderers=list(lines.values()), tooltips=tips)
-        items: list[Any] = self.legend.items
-        if {one.label.value: one.renderers for one in items} != labels:
+        if labels != self.labels:
+            self.labels = labels
             self.legend.items = [
                 LegendItem(label=value(name), renderers=every) for name, every in labels.items()
             ]
