@@ -126,13 +126,17 @@ def test_values_are_those_of_the_algorithm(learned):
 
 
 def test_what_is_wanted_is_played_where_it_is_there(learned):
-    usual = _played(learned, Wanted())
+    def played(wanted):
+        (found,) = _played(learned, wanted, lambda: False)
+        return found
+
+    usual = played(Wanted())
     assert [one.agent for one in usual.episodes] == [0, 1]
     assert usual.plane == (2, 3)
-    some = _played(learned, _wanted({"watch": "1|9|x", "plane": "0|1"}))
+    some = played(_wanted({"watch": "1|9|x", "plane": "0|1"}))
     assert [one.agent for one in some.episodes] == [1]
     assert some.plane == (0, 1)
-    assert _played(learned, _wanted({"plane": "0|7"})).plane == (2, 3)
+    assert played(_wanted({"plane": "0|7"})).plane == (2, 3)
 
 
 def length(line):

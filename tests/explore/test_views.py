@@ -316,31 +316,26 @@ def test_a_plan_that_theory_cannot_make_says_why(open_view):
     assert view.train.disabled
 
 
-def test_a_link_restores_a_plan_and_its_training(open_view):
+def test_a_plan_is_taken_elsewhere_restored_and_grey_after_a_change(open_view):
     view = open_view(PlanView, SMALL.partition("&training")[0] + "&target=30.0")
+    copies = view.downloads._copies.values()
     assert "planned" not in view.tab.query
     view.plan()
     wait(view.tab, lambda: view.found is not None)
-    planned = view.tab.query
+    assert view.tab.query.endswith("&planned=1")
+    reached = list(csv.DictReader(view.downloads.made("choices").decode().splitlines()))
+    assert [int(row["agents"]) for row in reached] == view.found.choices["agents"].values.tolist()
+    settings = tomllib.loads(view.downloads._texts["TOML"].value)
+    assert settings["training"]["steps"] == view.found.steps
     view.run()
     wait(view.tab, lambda: "Trained:" in view.words.object)
-    assert (planned[-10:], view.tab.query[-20:]) == ("&planned=1", "&planned=1&trained=1")
-    again = open_view(PlanView, planned)
-    wait(again.tab, lambda: again.found is not None)
-    assert again.words.object == f"<p>{view.found.sentence()}</p>"
+    assert view.tab.query.endswith("&planned=1&trained=1")
+    last = view.downloads.made("CSV").decode().splitlines()[-1].split(",")
+    assert f"Trained: {float(last[1]):.3g} " in view.words.object
+    assert float(last[4]) == pytest.approx(float(view.predicted.mse[-1]))
     again = open_view(PlanView, view.tab.query)
     wait(again.tab, lambda: "Trained:" in again.words.object)
-    assert again.words.object == view.words.object
-    assert again.tab.query == view.tab.query
-
-
-def test_a_plan_of_other_settings_is_grey_and_is_not_copied(open_view):
-    view = open_view(PlanView, SMALL.partition("&training")[0] + "&target=30.0")
-    view.plan()
-    wait(view.tab, lambda: view.found is not None)
-    view.run()
-    wait(view.tab, lambda: "Trained:" in view.words.object)
-    copies = view.downloads._copies.values()
+    assert (again.words.object, again.tab.query) == (view.words.object, view.tab.query)
     assert not grey(view)
     assert not any(one.disabled for one in copies)
     view.form.set({"target": 25.0})
@@ -352,18 +347,3 @@ def test_a_plan_of_other_settings_is_grey_and_is_not_copied(open_view):
     assert not grey(view)
     assert not any(one.disabled for one in copies)
     assert len(view.error.measured.data["t"]) == 0  # not those of the plan before
-
-
-def test_a_plan_is_taken_elsewhere(open_view):
-    view = open_view(PlanView, SMALL.partition("&training")[0] + "&target=30.0")
-    view.plan()
-    wait(view.tab, lambda: view.found is not None)
-    reached = list(csv.DictReader(view.downloads.made("choices").decode().splitlines()))
-    assert [int(row["agents"]) for row in reached] == view.found.choices["agents"].values.tolist()
-    settings = tomllib.loads(view.downloads._texts["TOML"].value)
-    assert settings["training"]["steps"] == view.found.steps
-    view.run()
-    wait(view.tab, lambda: "Trained:" in view.words.object)
-    last = view.downloads.made("CSV").decode().splitlines()[-1].split(",")
-    assert f"Trained: {float(last[1]):.3g} " in view.words.object
-    assert float(last[4]) == pytest.approx(float(view.predicted.mse[-1]))
