@@ -129,9 +129,19 @@ return {count: places.length, wrong: [...beyond.map(name), ...cut.map(name), ...
 )
 
 
-def misplaced(page):
-    """How many texts and controls are seen, and those that are cut or lie over others."""
-    return page.evaluate(f"() => {{ {MISPLACED} }}")
+def well_placed(page):
+    """Wait until no text or control is cut or lies over another, and count them.
+
+    What is under way is said in a box that lies over others until it is done.
+    """
+    found = {}
+
+    def nothing_wrong():
+        found.update(page.evaluate(f"() => {{ {MISPLACED} }}"))
+        return not found["wrong"]
+
+    until(page, nothing_wrong, lambda: f"these to be well placed: {found['wrong']}")
+    return found["count"]
 
 
 def brightness(page, *selectors):
@@ -174,10 +184,10 @@ def out_of_reach(page):
 
 
 def until(page, test, what):
-    """Wait until ``test()`` is true."""
+    """Wait until ``test()`` is true; ``what``, or what it returns then, is said if that never happens."""
     for _ in range(PATIENCE // 20):
         found = test()
         if found:
             return found
         page.wait_for_timeout(20)
-    raise AssertionError(f"waited for {what} in vain")
+    raise AssertionError(f"waited in vain for {what() if callable(what) else what}")
