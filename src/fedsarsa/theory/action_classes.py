@@ -119,11 +119,11 @@ class Dynamics:
         """E[r X(s') | s, c], (C, S, k), for X = ``values`` (S, k) with E[X(s') | s, c] = ``expected``."""
         return self.reward[..., None] * expected if self.rewarded is None else self.rewarded @ values
 
-    def flow_paid(self, weights: Floats) -> Floats:
-        """sum over (s, c) of weights(s, c) E[r; s' | s, c], (S, k), for ``weights`` (C, S, k)."""
+    def flow_paid(self, weights: Floats, less: Floats) -> Floats:
+        """sum over (s, c) of weights(s, c) E[r - less; s' | s, c], (S, k); (C, S, k) weights, (C, S) less."""
         if self.rewarded is None:
-            return flow(self.kernel, self.reward[..., None] * weights)
-        return flow(self.rewarded, weights)
+            return flow(self.kernel, (self.reward - less)[..., None] * weights)
+        return flow(self.rewarded, weights) - flow(self.kernel, less[..., None] * weights)
 
 
 def dynamics(mdp: FiniteMDP, classes: Classes) -> Dynamics:

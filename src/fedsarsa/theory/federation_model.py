@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from fedsarsa._checks import Floats
 from fedsarsa.federation.problem import Problem
 from fedsarsa.federation.servers import PrivateMean
-from fedsarsa.theory.action_classes import Classes, Dynamics, classes, dynamics
+from fedsarsa.theory.action_classes import Classes, Dynamics, Point, classes, dynamics
 from fedsarsa.theory.affine import Affine, DivergenceError, mean_spread
 from fedsarsa.theory.gaussian_averages import average, projected
 from fedsarsa.theory.lags import lags
@@ -217,12 +217,16 @@ class FederationModel:
         groups, largest = self.groups, 0.0
         g, memory = np.empty((2, *mean.shape))
         J, noise = np.empty((2, *spread.shape))
+        # Both are large: the last one alone is kept.
+        points: dict[bytes, Point] = {}
         seen: dict[tuple[int, bytes], Linearisation] = {}
         for j, w in enumerate(groups.world.tolist()):
-            world, key = self.worlds[w], (w, mean[j].tobytes())
-            if key not in seen:
-                seen = {key: linearise(world, self.classes.at(mean[j]))}  # large: the last one alone is kept
-            here = seen[key]
+            world, place = self.worlds[w], mean[j].tobytes()
+            if place not in points:
+                points = {place: self.classes.at(mean[j])}
+            if (w, place) not in seen:
+                seen = {(w, place): linearise(world, points[place])}
+            here = seen[w, place]
             if not self.noisy:
                 g[j], memory[j], J[j], noise[j] = here.g, 0.0, here.J, 0.0
                 continue
