@@ -514,8 +514,9 @@ def train_prepared(
     checkpoint: str | Path | None,
     callback: Callback | Sequence[Callback] | None = None,
     precision: str = DOUBLE,
+    extendable: bool = True,
 ) -> History:
-    """Train what was prepared, as ``FedSARSA.train`` says."""
+    """Train what was prepared, as ``FedSARSA.train`` says; at the end it is saved if it is ``extendable``."""
     problem, start, settings = in_precision(prepared, precision)
     name = engines.automatic(problem) if engine == "auto" else engines.resolve(engine, problem.fleet)
     if threads is not None:
@@ -528,7 +529,9 @@ def train_prepared(
     with closing(engines.build(name, problem, threads)) as trainer:
         if engine == "auto" and engines.ENGINES[name].gpus:
             print(f"fedsarsa: training on the GPU (engine {name!r})", file=sys.stderr)
-        state, records, why = training.train(problem, trainer, start, record_every, progress, path, callbacks)
+        state, records, why = training.train(
+            problem, trainer, start, record_every, progress, path, callbacks, extendable
+        )
     settings = settings | ({"stopped": state.reports} if state.reports else {})
     settings |= {} if why is None else {"stopped_early": why}
     settings |= {} if state.t == problem.steps else {"steps_asked_for": problem.steps}

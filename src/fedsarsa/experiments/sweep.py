@@ -177,13 +177,14 @@ def train(sweep: Sweep, cell: Cell, threads: int, report: Report) -> History:
             report(steps=(t - done) * len(fleet) * settings.training.runs)
             done = t
 
-        history = cell.algorithm.train(
-            fleet,
-            **settings.training.model_dump(exclude={"threads"}),
-            threads=threads,
-            progress=progress,
-            checkpoint=checkpoint,
-        )
+        told = settings.training.model_dump(exclude={"threads"})
+        told |= {"threads": threads, "progress": progress, "checkpoint": checkpoint}
+        if isinstance(cell.algorithm, PREPARES):
+            problem = {name: told.pop(name) for name in ("steps", "runs", "seed")}
+            prepared = cell.algorithm.prepare(fleet, **problem)
+            history = algorithm.train_prepared(prepared, **told, extendable=False)  # its history is kept
+        else:
+            history = cell.algorithm.train(fleet, **told)
     except (ValueError, TypeError, NoAgentLeftError) as error:
         raise ValueError(f"cell with {cell}: {cell.config.in_toml(str(error))}") from error
     keep(sweep, cell, history)

@@ -75,9 +75,10 @@ def fingerprint(problem: Problem, engine: str, theta0: Floats, record_every: int
 
 def _words(*items: object) -> str:
     """Items in words, or their digest where those would be long or lose digits."""
-    words = ", ".join(repr(item) for item in items)
-    if len(words) <= SHORT and not any(isinstance(item, np.ndarray) for item in items):
-        return words
+    if not any(isinstance(item, np.ndarray) for item in items):  # they take long to put in words
+        words = ", ".join(repr(item) for item in items)
+        if len(words) <= SHORT:
+            return words
     digest = hashlib.sha256()
     for item in items:
         data = np.ascontiguousarray(item).tobytes() if isinstance(item, np.ndarray) else repr(item).encode()

@@ -72,8 +72,11 @@ def train(
     progress: Progress,
     path: Path | None,
     callbacks: list[Callback],
+    extendable: bool = True,
 ) -> tuple[State, Synchronisations, str | None]:
     """Train to the end, or from the checkpoint at ``path`` to the end; the records begin with t = 0.
+
+    The end is saved, too, if the training is to be ``extendable``.
 
     Where one of the ``callbacks`` stops it, there are records up to then alone, and the reason. Where no
     agent is left, there are records up to the round in which the last one stopped. What a callback raises is
@@ -130,7 +133,8 @@ def train(
             ended = time.monotonic()
             span = adapted(span, ended - begun)
             last = interrupted.is_set() or stop is not None
-            due = ended - saved > CHECKPOINT_SECONDS or last or state.t == problem.steps
+            done = state.t == problem.steps
+            due = last or extendable if done else last or ended - saved > CHECKPOINT_SECONDS
             if path is not None and due:
                 try:
                     checkpoint.save(path, mark(), state, records, known, problem.steps)
@@ -141,7 +145,7 @@ def train(
                         raise
                     else:
                         then = "it continues, and saves again in a minute"
-                        if state.t == problem.steps:
+                        if done:
                             then = "it cannot be extended"
                         warnings.warn(f"{error}; training is not saved: {then}", RuntimeWarning, stacklevel=3)
                 saved = time.monotonic()
