@@ -61,7 +61,6 @@ def compute(
     grids = settings.sweeps(scale, seed, float(np.linalg.norm(nominal)), engine)
     derived = set(DERIVED) & set(parts)
     wanted = [name for name in grids if name in parts or (name == "sarsa" and derived)]
-    found: dict[str, xr.Dataset] = {}
     with ExitStack() as stack:
         sweeps: dict[str, Sweep] = {}
         coming: dict[str, Predictions] = {}
@@ -73,20 +72,20 @@ def compute(
             coming[name] = Predictions(pool, stack.enter_context(kept), shown, grids[name].folder)
         report = stack.enter_context(sweep_bar(*sweeps.values()))
         measured = {name: sweep.run(work, _measure, report=report) for name, work in sweeps.items()}
-        for name, results in measured.items():
-            found[name] = sweep.arrange(grids[name], results)
-            if name in coming:
-                predicted = coming[name].beside([one["error"] for one in results])
-                found[name] = found[name].merge(sweep.arrange(grids[name], predicted))
-    if "agents" in derived:
-        found["agents"] = every_agent(found["sarsa"], nominal, scale.team, seed).to_dataset(name="error")
-    if derived - {"agents"}:
-        fleet = paper.fleet(scale.team, PERSONAL, PERSONAL, seed)
-        trained = found["sarsa"]["final"].sel(eps_p=PERSONAL, eps_r=PERSONAL, agents=scale.team).values
-        found["personalisation"] = personalisation(fleet, trained, seed).to_dataset(name="error")
-        found["returns"] = returns(fleet, trained[0]).to_dataset(name="discounted_return")
-    if "mixtures" in parts:
-        found["mixtures"] = mixtures(scale, seed)
+        found = {name: sweep.arrange(grids[name], results) for name, results in measured.items()}
+        # Predictions go on meanwhile.
+        if "agents" in derived:
+            found["agents"] = every_agent(found["sarsa"], nominal, scale.team, seed).to_dataset(name="error")
+        if derived - {"agents"}:
+            fleet = paper.fleet(scale.team, PERSONAL, PERSONAL, seed)
+            trained = found["sarsa"]["final"].sel(eps_p=PERSONAL, eps_r=PERSONAL, agents=scale.team).values
+            found["personalisation"] = personalisation(fleet, trained, seed).to_dataset(name="error")
+            found["returns"] = returns(fleet, trained[0]).to_dataset(name="discounted_return")
+        if "mixtures" in parts:
+            found["mixtures"] = mixtures(scale, seed)
+        for name, one in coming.items():
+            predicted = one.beside([result["error"] for result in measured[name]])
+            found[name] = found[name].merge(sweep.arrange(grids[name], predicted))
     return found
 
 
