@@ -125,7 +125,8 @@ def test_parts_that_die_are_started_again_unless_it_is_in_vain(tmp_path):
     assert log.count("all is well") == 1 + demo.RESTARTS
 
 
-def test_nodes_with_a_lease_may_try_often(tmp_path):
+def test_nodes_with_a_lease_may_try_often(tmp_path, monkeypatch):
+    monkeypatch.setattr(demo, "PAUSE", 0.0)
     with Processes(files.private_directory(tmp_path / "home")) as processes:
         parts = demo.Parts(processes, Console(file=io.StringIO()))
         parts.start("node0", ["-c", f"print({LEASE!r}); raise SystemExit(2)"])
@@ -133,6 +134,19 @@ def test_nodes_with_a_lease_may_try_often(tmp_path):
         processes.start("server", ["-c", "print('no room'); raise SystemExit(2)"]).wait()
         with pytest.raises(RuntimeError, match=r"^server ended with code 2: no room$"):
             parts.check()
+
+
+def test_nodes_with_a_lease_wait_before_they_try_again(tmp_path):
+    with Processes(files.private_directory(tmp_path / "home")) as processes:
+        parts = demo.Parts(processes, Console(file=io.StringIO()))
+        parts.start("node0", ["-c", f"print({LEASE!r}); raise SystemExit(2)"])
+        first = processes.started["node0"]
+        looked_at(parts, processes, 3)
+        assert processes.started["node0"] is first
+        parts.later["node0"] -= demo.PAUSE
+        parts.check()
+        assert processes.started["node0"] is not first
+        processes.started["node0"].wait()
 
 
 def test_what_follows_the_table_in_a_file_has_a_line_of_its_own():

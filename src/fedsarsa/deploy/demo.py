@@ -49,6 +49,7 @@ POLL, POLL_PER_AGENT = 0.2, 0.04  # seconds between a node's looks for tasks
 # With more nodes than that, all of them starting at once would starve the server; seconds between two.
 MANY, PACE = 10, 2.0
 RESTARTS = 3  # times that an agent or a node is started again
+PAUSE = 10.0  # seconds between two tries of a node that is let in once a lease has run out
 START = 180.0  # seconds that a part may take to begin; agents compile when they start for the first time
 
 
@@ -148,6 +149,7 @@ class Parts:
         self.processes, self.console = processes, console
         self.commands: dict[str, list[str]] = {}
         self.died: Counter[str] = Counter()
+        self.later: dict[str, float] = {}  # when a node tries again
 
     def start(self, name: str, command: list[str]) -> None:
         """Start a part, for the first time."""
@@ -166,12 +168,17 @@ class Parts:
     def check(self) -> None:
         """Every part must be there, or done, or is started again.
 
-        Nodes that a killed demo has left a lease of are let in later, however often they try.
+        Nodes that a killed demo has left a lease of are let in later, and try until then.
         """
         for name, child in list(self.processes.started.items()):
             if child.poll() is None or (name == "server" and not child.returncode):
                 continue
-            if LEASE not in self.processes.last_words(name):
+            if LEASE in self.processes.last_words(name):
+                now = time.monotonic()
+                if now < self.later.setdefault(name, now + PAUSE):
+                    continue
+                del self.later[name]
+            else:
                 how = _end(self.processes, name)
                 gave_up = child.returncode > 0 and name.startswith("agent")  # and would again
                 if name not in self.commands or self.died[name] == RESTARTS or gave_up:
