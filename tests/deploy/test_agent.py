@@ -231,6 +231,7 @@ def wait(condition):
         time.sleep(0.01)
 
 
+@pytest.mark.slow
 def test_an_agent_that_is_too_slow_says_so_while_somebody_listens(settings, homes, said):
     theta, said, heard = np.zeros(settings.dim), said("agent"), []
     settings.every = ENDLESS

@@ -119,6 +119,7 @@ def test_other_rules_with_a_parameter_per_agent_train_what_the_simulation_trains
     np.testing.assert_allclose(seen, expected.central[0], rtol=0, atol=1e-12)
 
 
+@pytest.mark.slow  # a round waits for who is missed
 @pytest.mark.parametrize("missed", [{2, 3, 17}, set(range(1, 9))], ids=["faults", "joins late"])
 def test_an_agent_that_misses_rounds_keeps_its_parameter(server, personal, agents, rule, missed):
     lose(agents, NODES[1], missed)

@@ -72,6 +72,7 @@ def test_a_directory_is_for_one_deployment_at_a_time(tmp_path):
         pass
 
 
+@pytest.mark.slow
 def test_a_second_ctrl_c_does_not_interrupt_the_stopping(tmp_path):
     home = files.private_directory(tmp_path / "home")
     # The child is slow to end, so the second signal arrives while it is waited for.

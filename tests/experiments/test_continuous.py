@@ -141,6 +141,7 @@ gym.register("Tank-v0", Tank)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["", "configs"])
 def test_modules_of_environments_are_found_as_files_are(tmp_path, place):
     """In the working directory and beside the configuration, by a command that knows neither from Python."""

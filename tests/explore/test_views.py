@@ -316,6 +316,7 @@ def test_a_plan_that_theory_cannot_make_says_why(open_view):
     assert view.train.disabled
 
 
+@pytest.mark.slow
 def test_a_plan_is_taken_elsewhere_restored_and_grey_after_a_change(open_view):
     view = open_view(PlanView, SMALL.partition("&training")[0] + "&target=30.0")
     copies = view.downloads._copies.values()
