@@ -3,12 +3,9 @@
 import csv
 import io
 import itertools
-import os
 import re
-import signal
 import subprocess
 import sys
-import time
 from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from typing import ClassVar
@@ -516,9 +513,23 @@ def test_a_leaderboard_resumes(tmp_path, monkeypatch):
         run.leaderboard(out, TINY, 1, ["two-state"])
 
 
-def leaderboard(out):
-    """The command as a shell starts it, on one fleet."""
-    script = "from fedsarsa.cli import main; main()"
+# Presses Ctrl-C when the third result is there; a test that looks on may be too late.
+INTERRUPTED = """
+import os, signal
+from fedsarsa.experiments.leaderboard import run
+write, written = run._netcdf.write, []
+def noted(data, path):
+    write(data, path)
+    written.append(path)
+    if len(written) == 3:
+        os.kill(os.getpid(), signal.SIGINT)
+run._netcdf.write = noted
+"""
+
+
+def leaderboard(out, before=""):
+    """The command as a shell starts it, on one fleet; ``before`` is done first."""
+    script = f"{before}\nfrom fedsarsa.cli import main; main()"
     words = ["leaderboard", "--quick", "--fleet", "two-state", "--out", out]
     return subprocess.Popen(
         [sys.executable, "-c", script, *map(str, words)],
@@ -540,11 +551,8 @@ def finish(out):
 @pytest.mark.processes
 def test_the_command_resumes_where_it_was_interrupted(tmp_path):
     out, whole = tmp_path / "out", tmp_path / "whole"
-    with leaderboard(out) as child:
-        while child.poll() is None and len(list(out.glob("????.nc"))) < 3:
-            time.sleep(0.01)
-        os.killpg(child.pid, signal.SIGINT)
-        printed, errors = child.communicate(timeout=60)
+    with leaderboard(out, INTERRUPTED) as child:
+        printed, errors = child.communicate(timeout=400)
     assert child.returncode == 130, errors
     assert "interrupted" in printed
     assert not (out / run.REPORT).exists()
