@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -142,3 +144,22 @@ def test_chains_with_two_recurrent_classes_are_refused():
     kinds = classes(fs.OneHot().on(3, 2), fs.Softmax(1.0), 3, 2)
     with pytest.raises(ValueError, match="recurrent class"):
         dynamics(mdp, kinds)
+
+
+@pytest.mark.parametrize("features", [fs.ModuloFeatures(3, 2), fs.OneHot()], ids=repr)
+def test_sums_with_an_aggregations_features_are_those_with_any(features):
+    rng = np.random.default_rng(3)
+    table = features.on(7, 4)
+    point = classes(table, fs.Softmax(0.7), 7, 4).at(rng.normal(size=table.dim))
+    dense = replace(point, rows=None)
+    weights, right = rng.normal(size=point.pi.shape), rng.normal(size=(*point.pi.shape, 3))
+    kernel, spread = rng.normal(size=(len(point.pi), 7, 7)), rng.normal(size=(table.dim, table.dim))
+    for name, arguments in {
+        "total": (weights,),
+        "second_moment": (weights,),
+        "moment_with": (weights, right),
+        "flow_of": (weights, kernel),
+        "variances": (spread,),
+    }.items():
+        few, all_of_them = (getattr(one, name)(*arguments) for one in (point, dense))
+        np.testing.assert_allclose(few, all_of_them, rtol=0, atol=1e-13, err_msg=name)

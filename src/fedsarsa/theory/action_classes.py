@@ -30,6 +30,8 @@ class Classes:
         Probability of an action within its class, whatever the parameter.
     phi : (C, S, d)
         Features of a class.
+    rows : (R, S) or None
+        Of an aggregation: which states share their parameters, so that phi(s, c) is e_j with j = row C + c.
     slope : float
         beta in d pi(c|s) = beta pi(c|s) (phi(s, c) - E[phi | s])'d theta: 1/temperature for softmax. The
         other policies are constant around almost every parameter: 0.
@@ -40,6 +42,7 @@ class Classes:
     of: NDArray[np.int64]
     share: Floats
     phi: Floats
+    rows: Floats | None
     slope: float
 
     @cached_property
@@ -69,13 +72,15 @@ class Classes:
 
     def at(self, theta: Floats) -> "Point":
         """Policy and values at a parameter, the same in every world."""
-        return Point(self.phi, theta, self.masses(self.phi @ theta), self.slope)
+        return Point(self.phi, self.rows, theta, self.masses(self.phi @ theta), self.slope)
 
 
 def classes(features: FeatureMap, policy: Policy, states: int, actions: int) -> Classes:
     """The classes of actions of a feature map and a policy."""
+    rows = None
     if isinstance(features, Aggregation):
         of, width = features.columns, features.width
+        rows = np.eye(features.dim // width)[:, features.rows]
         phi = np.zeros((width, states, features.dim))
         for c in range(width):
             phi[c, np.arange(states), features.rows * width + c] = 1.0
@@ -87,7 +92,7 @@ def classes(features: FeatureMap, policy: Policy, states: int, actions: int) -> 
     total = (chosen @ np.eye(len(phi))[of])[:, of]
     share = np.divide(chosen, total, out=np.zeros_like(total), where=total > 0).T
     slope = 1 / policy.parameter if isinstance(policy, Softmax) and actions > 1 else 0.0
-    return Classes(features, policy, of, share, phi, slope)
+    return Classes(features, policy, of, share, phi, rows, slope)
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,12 +123,6 @@ class Dynamics:
     def expect_paid(self, values: Floats, expected: Floats) -> Floats:
         """E[r X(s') | s, c], (C, S, k), for X = ``values`` (S, k) with E[X(s') | s, c] = ``expected``."""
         return self.reward[..., None] * expected if self.rewarded is None else self.rewarded @ values
-
-    def flow_paid(self, weights: Floats, less: Floats) -> Floats:
-        """sum over (s, c) of weights(s, c) E[r - less; s' | s, c], (S, k); (C, S, k) weights, (C, S) less."""
-        if self.rewarded is None:
-            return flow(self.kernel, (self.reward - less)[..., None] * weights)
-        return flow(self.rewarded, weights) - flow(self.kernel, less[..., None] * weights)
 
 
 def dynamics(mdp: FiniteMDP, classes: Classes) -> Dynamics:
@@ -165,9 +164,13 @@ def _sum_over_actions(mdp: FiniteMDP, classes: Classes) -> Dynamics:
 
 @dataclass(frozen=True, eq=False)
 class Point:
-    """Policy and values at a parameter."""
+    """Policy and values at a parameter.
+
+    Sums with features have few terms where they are an aggregation's, which ``rows`` says.
+    """
 
     phi: Floats
+    rows: Floats | None
     theta: Floats
     pi: Floats  # (C, S)
     slope: float
@@ -196,6 +199,36 @@ class Point:
     def dvalue(self) -> Floats:
         """Gradient of V(s) in the parameter, (S, d)."""
         return per_state(self.q, self.dpi) + self.ahead
+
+    def variances(self, spread: Floats) -> Floats:
+        """phi' V phi of every pair, (C, S), for V = ``spread`` (d, d)."""
+        if self.rows is None:
+            return np.einsum("csd,csd->cs", self.phi @ spread, self.phi)
+        return np.diag(spread).reshape(len(self.rows), -1).T @ self.rows
+
+    def total(self, weights: Floats) -> Floats:
+        """sum over pairs of weights(c, s) phi(s, c), (d,)."""
+        if self.rows is None:
+            return np.tensordot(weights, self.phi, 2)
+        return (self.rows @ weights.T).ravel()
+
+    def second_moment(self, weights: Floats) -> Floats:
+        """sum over pairs of weights(c, s) phi phi', (d, d)."""
+        return moment(weights, self.phi, self.phi) if self.rows is None else np.diag(self.total(weights))
+
+    def moment_with(self, weights: Floats, right: Floats) -> Floats:
+        """sum over pairs of weights(c, s) phi(s, c) right(c, s, .)', (d, k)."""
+        if self.rows is None:
+            return moment(weights, self.phi, right)
+        each = (weights[:, None] * self.rows) @ right  # (C, R, k)
+        return each.swapaxes(0, 1).reshape(-1, right.shape[2])
+
+    def flow_of(self, weights: Floats, kernel: Floats) -> Floats:
+        """sum over pairs of weights(c, s) phi(s, c) kernel(c, s, s'), (S, d)."""
+        if self.rows is None:
+            return flow(kernel, weights[..., None] * self.phi)
+        each = (weights[:, None] * self.rows) @ kernel  # (C, R, S)
+        return each.transpose(2, 1, 0).reshape(kernel.shape[2], -1)
 
 
 def per_state(weights: Floats, pairs: Floats) -> Floats:

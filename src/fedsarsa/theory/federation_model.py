@@ -235,7 +235,7 @@ class FederationModel:
             slope, size = (here.J, lagged + shaken) if nearby is None else (nearby.J[j], nearby.noise[j])
             step = Affine(np.eye(len(slope)) + alpha[j] * slope, np.zeros_like(here.g), alpha[j] ** 2 * size)
             (own,) = _finite(mean_spread(step, spread[j], count))
-            widest = max(float(((here.point.phi @ own) * here.point.phi).sum(axis=2).max()), 0.0)
+            widest = max(float(here.point.variances(own).max()), 0.0)
             sharpness = self.classes.slope * widest**0.5
             largest = max(largest, sharpness)
             memory[j] = here.memory(groups.weight[j], self.period)

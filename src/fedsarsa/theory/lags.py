@@ -17,7 +17,6 @@ from functools import cached_property
 import numpy as np
 
 from fedsarsa._checks import Floats
-from fedsarsa.theory.action_classes import per_state
 from fedsarsa.theory.linearisation import Linearisation
 
 # Lags are added up until they change the sum by less than this share; by doubling, so the limit is far.
@@ -97,13 +96,12 @@ class Lags:
 
 def lags(here: Linearisation, alpha: float) -> Lags:
     """The lagged covariances of a world at a parameter, for a step size."""
-    mean = here.point.phi * here.error[..., None]  # E[g | s, c]
     return Lags(
         M=np.eye(len(here.g)) + alpha * here.J,
         instant=here.instant_noise,
-        first=np.tensordot(here.arrived, mean, ((0, 1), (0, 1))),
+        first=here.point.moment_with(here.error, here.arrived).T,
         left=here.gone.T,
-        right=per_state(here.point.pi, mean),
+        right=here.by_state,
         chain=here.states.chain - here.states.eta,
     )
 

@@ -99,6 +99,8 @@ class Linearisation:
         Mean TD error of a pair.
     derror : (C, S, d)
         Its gradient in the parameter.
+    by_state : (S, d)
+        E[g | s].
     U, ahead, onward : (S, d), (C, S, d), (C, S, d)
         The Poisson solution; E[U(s') | s, c]; E[g | s, c] + E[U(s') | s, c].
     """
@@ -111,6 +113,7 @@ class Linearisation:
     mu: Floats
     error: Floats
     derror: Floats
+    by_state: Floats
     U: Floats
     ahead: Floats
     onward: Floats
@@ -118,7 +121,7 @@ class Linearisation:
     @property
     def gram(self) -> Floats:
         """Phi = E[phi phi'], (d, d)."""
-        return moment(self.mu, self.point.phi, self.point.phi)
+        return self.point.second_moment(self.mu)
 
     @cached_property
     def square_error(self) -> Floats:
@@ -137,15 +140,15 @@ class Linearisation:
         g - g-bar = xi + u(x) - u(x'), with u the Poisson solution on pairs and xi a martingale difference:
         sums of g - g-bar have the covariance of sums of xi, and Sigma = E[xi xi'].
         """
-        world, point, phi = self.world, self.point, self.point.phi
+        world, point = self.world, self.point
         pairs = self.onward - self.g  # u(s, c)
         scored = per_state(point.pi * point.q, pairs)
         # E[delta u(x') | s, c]
         cross = world.expect_paid(self.U, self.ahead) - point.q[..., None] * self.ahead
         cross += world.discount * (world.kernel @ scored)
-        mixed = moment(self.mu, phi, cross)
+        mixed = point.moment_with(self.mu, cross)
         return (
-            moment(self.mu * self.square_error, phi, phi)
+            point.second_moment(self.mu * self.square_error)
             + (mixed + mixed.T)
             + moment(self.mu, pairs, pairs)
             - moment(self.mu, self.onward, self.onward)
@@ -154,15 +157,17 @@ class Linearisation:
     @cached_property
     def instant_noise(self) -> Floats:
         """C_0, (d, d): the covariance of one semi-gradient."""
-        return moment(self.mu * self.square_error, self.point.phi, self.point.phi) - np.outer(self.g, self.g)
+        return self.point.second_moment(self.mu * self.square_error) - np.outer(self.g, self.g)
 
     @cached_property
     def arrived(self) -> Floats:
         """sum over x of mu(x) P(x' | x) (g(x, x') - g-bar), (C, S, d): noise by the pair x' it leads to."""
-        point, world = self.point, self.world
-        marked = self.mu[..., None] * point.phi
-        paid = world.flow_paid(marked, point.q)
-        ahead = world.discount * point.q[..., None] * flow(world.kernel, marked)
+        point, world, mu = self.point, self.world, self.mu
+        if world.rewarded is None:
+            paid = point.flow_of(mu * (world.reward - point.q), world.kernel)
+        else:
+            paid = point.flow_of(mu, world.rewarded) - point.flow_of(mu * point.q, world.kernel)
+        ahead = world.discount * point.q[..., None] * point.flow_of(mu, world.kernel)
         return point.pi[..., None] * (paid + ahead - self.states.eta[:, None] * self.g)
 
     @cached_property
@@ -174,16 +179,15 @@ class Linearisation:
     def operator(self) -> tuple[Floats, Floats]:
         """E[phi(x') | s, c], (C, S, d), and A-bar (d, d) of Definition 5 (``def:td-op``)."""
         ahead = self.world.kernel @ self.point.ahead
-        return ahead, moment(self.mu, self.point.phi, self.world.discount * ahead - self.point.phi)
+        return ahead, self.point.moment_with(self.mu, self.world.discount * ahead - self.point.phi)
 
     def shaken(self, spread: Floats) -> Floats:
         """Noise that a parameter's covariance V = ``spread`` adds: E[A V A'] - A-bar V A-bar', (d, d)."""
-        world, phi, (ahead, A) = self.world, self.point.phi, self.operator
-        turned = phi @ spread
-        square = (turned * phi).sum(axis=2)
-        size = square - 2 * world.discount * (turned * ahead).sum(axis=2)
-        size += world.discount**2 * (world.kernel @ (self.point.pi * square).sum(axis=0))
-        return moment(self.mu * size, phi, phi) - A @ spread @ A.T
+        world, point, (ahead, A) = self.world, self.point, self.operator
+        square = point.variances(spread)
+        size = square - 2 * world.discount * np.einsum("csd,csd->cs", point.phi @ spread, ahead)
+        size += world.discount**2 * (world.kernel @ (point.pi * square).sum(axis=0))
+        return self.point.second_moment(self.mu * size) - A @ spread @ A.T
 
     def memory(self, weight: float, period: int) -> Floats:
         """Drift per step and per unit of step size that the correlation of theta and x causes, (d,).
@@ -197,9 +201,9 @@ class Linearisation:
         beyond = self.states.moved(later, period - 1)
         kept = (1 - lost) * self.arrived - lost * pi * (later - beyond)
         after = self.states.visits(flow(world.kernel, kept))
-        held = (self.derror * (kept + pi * after)).sum(axis=2)
-        turned = (point.dpi * after).sum(axis=2)
-        return np.tensordot(held, point.phi, 2) + np.tensordot(turned, self.onward, 2)
+        held = np.einsum("csd,csd->cs", self.derror, kept + pi * after)
+        turned = np.einsum("csd,sd->cs", point.dpi, after)
+        return point.total(held) + np.tensordot(turned, self.onward, 2)
 
 
 def linearise(world: Dynamics, point: Point) -> Linearisation:
@@ -216,5 +220,5 @@ def linearise(world: Dynamics, point: Point) -> Linearisation:
     U = states.values(h - g)
     ahead = world.kernel @ U
     onward = here + ahead
-    J = moment(mu, phi, derror) + moment(np.broadcast_to(eta, mu.shape), onward, point.dpi)
-    return Linearisation(world, point, states, g, J, mu, error, derror, U, ahead, onward)
+    J = point.moment_with(mu, derror) + moment(np.broadcast_to(eta, mu.shape), onward, point.dpi)
+    return Linearisation(world, point, states, g, J, mu, error, derror, h, U, ahead, onward)
