@@ -7,8 +7,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 # A file's tests run in one process, and make what they share once; the longest files start first. Tests
-# with processes of their own mostly wait: four workers keep two cores busy.
-PYTEST := $(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder
+# with processes of their own often wait: three workers keep two cores busy.
+PYTEST := $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 .PHONY: reproduce test test-gpu check before-tests lint types kernels/finite kernels/general soak bench docs clean
 
@@ -23,7 +23,7 @@ test-gpu: $(INSTALLED)
 	$(BIN)/pytest -n 4 tests/engines/cuda_suite.py
 
 check: before-tests
-	$(PYTEST) -n 3 -m "not slow and not processes"
+	$(PYTEST) -m "not slow and not processes"
 
 # Tests find every kernel compiled, instead of compiling the same one in many processes at a time.
 before-tests: $(INSTALLED)
