@@ -517,6 +517,7 @@ def test_a_leaderboard_resumes(tmp_path, monkeypatch):
 INTERRUPTED = """
 import os, signal
 from fedsarsa.experiments.leaderboard import run
+signal.signal(signal.SIGINT, signal.default_int_handler)  # where a shell has the tests in the background
 write, written = run._netcdf.write, []
 def noted(data, path):
     write(data, path)
