@@ -5,7 +5,9 @@
 # make docs builds the documentation into site/.
 PYTHON ?= python3
 BIN := .venv/bin
+CORE := .venv/.core
 INSTALLED := .venv/.installed
+INSTALL := PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # A file's tests run in one process, and make what they share once; the longest files start first. Tests
 # with processes of their own often wait: three workers keep two cores busy.
 PYTEST := $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder
@@ -25,9 +27,10 @@ test-gpu: $(INSTALLED)
 check: before-tests
 	$(PYTEST) -m "not slow and not processes"
 
-# Tests find every kernel compiled, instead of compiling the same one in many processes at a time.
-before-tests: $(INSTALLED)
-	$(MAKE) --no-print-directory -j 2 kernels/general kernels/finite types lint
+# Tests find every kernel compiled, instead of compiling the same one in many processes at a time. On a fresh
+# machine kernels are compiled while the rest is installed.
+before-tests: $(CORE)
+	$(MAKE) --no-print-directory -j 2 kernels/general $(INSTALLED) kernels/finite types lint
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .
@@ -36,8 +39,8 @@ lint: $(INSTALLED)
 types: $(INSTALLED)
 	$(BIN)/mypy
 
-kernels/finite kernels/general: $(INSTALLED)
-	$(BIN)/python -m tests.kernels $(@F)
+kernels/finite kernels/general: $(CORE)
+	PYTHONPATH=src $(BIN)/python -m tests.kernels $(@F)
 
 # Five minutes in which parts of a deployment are killed, frozen or cut off.
 soak: $(INSTALLED)
@@ -51,10 +54,14 @@ docs: $(INSTALLED)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "wrote site/index.html"
 
-$(INSTALLED): pyproject.toml constraints.txt
+$(CORE): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "fedsarsa needs Python 3.11 or newer")'
 	$(PYTHON) -m venv .venv
-	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	$(INSTALL) -e '.[gym]'
+	touch $@
+
+$(INSTALLED): $(CORE)
+	$(INSTALL) -e '.[dev]'
 	touch $@
 
 clean:

@@ -4,6 +4,7 @@ Tests that start together, here or in processes of their own, would each compile
 process compiles all kernels that share pieces, and each piece once.
 """
 
+import gc
 import sys
 from dataclasses import replace
 
@@ -31,4 +32,5 @@ def general():
 
 
 if __name__ == "__main__":
+    gc.disable()  # it looks again and again at what Numba makes, which is all in use
     {"finite": finite, "general": general}[sys.argv[1]]()
