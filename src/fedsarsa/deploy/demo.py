@@ -49,7 +49,7 @@ POLL, POLL_PER_AGENT = 0.2, 0.04  # seconds between a node's looks for tasks
 # With more nodes than that, all of them starting at once would starve the server; seconds between two.
 MANY, PACE = 10, 2.0
 RESTARTS = 3  # times that an agent or a node is started again
-PAUSE = 10.0  # seconds between two tries of a node that is let in once a lease has run out
+PAUSE = 15.0  # seconds between two tries of a node that is let in once a lease has run out
 START = 180.0  # seconds that a part may take to begin; agents compile when they start for the first time
 
 
