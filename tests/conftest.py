@@ -54,4 +54,4 @@ def pytest_collection_modifyitems(items):
 def pytest_collection_finish():
     """Have the garbage collector pass over what was imported and collected, all of which stays."""
     gc.freeze()
-    gc.set_threshold(20_000, 20, 20)
+    gc.set_threshold(50_000, 50, 50)
