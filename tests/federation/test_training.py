@@ -10,6 +10,7 @@ import pytest
 
 import fedsarsa as fs
 from fedsarsa._interrupts import Interrupted
+from fedsarsa.algorithm import train_prepared
 from tests.worlds_of_tests import fleet
 
 ENGINES = ["reference", "cpu"]
@@ -227,6 +228,25 @@ def test_interrupted_training_goes_on_where_it_stopped(tmp_path, monkeypatch, st
                 algo.train(fleet(), 103, runs=2, record_every=2, checkpoint=path)
     resumed = algo.train(fleet(), 103, runs=2, record_every=2, checkpoint=path)
     assert resumed.data.equals(whole.data)
+
+
+def test_an_end_that_is_not_saved_is_handed_over_whatever_is_pressed(tmp_path):
+    path, whole = tmp_path / "checkpoint.nc", small().train(fleet(), 20, runs=1)
+
+    def press(t):
+        if t == 20:
+            signal.raise_signal(signal.SIGINT)
+
+    def train(progress, extendable):
+        prepared = small().prepare(fleet(), 20, runs=1)
+        return train_prepared(prepared, "cpu", 1, progress, 1, path, extendable=extendable)
+
+    assert train(False, extendable=False).data.equals(whole.data)
+    assert not path.exists()
+    with pytest.raises(Interrupted, match="after 20 of 20 steps"):
+        train(press, extendable=True)
+    path.unlink()  # it was saved
+    assert train(press, extendable=False).data.equals(whole.data)
 
 
 def test_a_checkpoint_of_another_training_is_refused(tmp_path, monkeypatch):

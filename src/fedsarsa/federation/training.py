@@ -151,7 +151,8 @@ def train(
                 saved = time.monotonic()
     if stop is not None and stop.error is not None:
         raise stop.error
-    if interrupted.is_set() and stop is None:
+    # What is over and not saved is kept by the caller, who looks at Ctrl-C then.
+    if interrupted.is_set() and stop is None and (extendable or state.t < problem.steps):
         raise Interrupted(f"interrupted after {state.t} of {problem.steps} steps")
     remark = problem.server.remark(state.memory)
     if remark is not None:
