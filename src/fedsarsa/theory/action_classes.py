@@ -31,7 +31,7 @@ class Classes:
     phi : (C, S, d)
         Features of a class.
     rows : (R, S) or None
-        Of an aggregation: which states share their parameters, so that phi(s, c) is e_j with j = row C + c.
+        Of an aggregation: 1 where a state is in a row, else 0; phi(s, c) is e_j with j = row C + c.
     slope : float
         beta in d pi(c|s) = beta pi(c|s) (phi(s, c) - E[phi | s])'d theta: 1/temperature for softmax. The
         other policies are constant around almost every parameter: 0.

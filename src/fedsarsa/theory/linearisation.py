@@ -12,12 +12,13 @@ All of them follow from the Poisson equation U - P_pi U = h - g-bar on *states*,
 reached through U alone, and no (S A) x (S A) matrix is built.
 """
 
+import warnings
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import lapack
+from scipy.linalg import LinAlgWarning, lapack
 
 from fedsarsa._checks import Floats
 from fedsarsa.theory.action_classes import Dynamics, Point, flow, moment, per_state
@@ -79,8 +80,10 @@ class Poisson:
 
 def poisson(chain: Floats) -> Poisson:
     """A transition matrix (S, S) with one recurrent class, factorised."""
-    *factors, _ = lapack.dgetrf(np.eye(len(chain)) - chain + 1 / len(chain))
-    return Poisson(chain, (factors[0], factors[1]))
+    triangles, rows, singular = lapack.dgetrf(np.eye(len(chain)) - chain + 1 / len(chain))
+    if singular:
+        warnings.warn("the chain has more than one recurrent class", LinAlgWarning, stacklevel=2)
+    return Poisson(chain, (triangles, rows))
 
 
 @dataclass(frozen=True, eq=False)
