@@ -12,6 +12,11 @@ INSTALL := PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet -
 # with processes of their own often wait: three workers keep two cores busy.
 PYTEST := $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder
 
+# Several targets at a time would install at a time.
+ifeq ($(MAKELEVEL),0)
+.NOTPARALLEL:
+endif
+
 .PHONY: reproduce test test-gpu check before-tests lint types kernels/finite kernels/general soak bench docs clean
 
 reproduce: $(INSTALLED)
