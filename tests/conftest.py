@@ -7,8 +7,8 @@ from pathlib import Path
 # each, on two cores, need almost twice the time: the threads wait for each other.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-# Tests start hundreds of processes, and four of them collect tests. Each would compile all sources anew where
-# the environment forbids to keep bytecode: that took a third of the time to collect.
+# Tests start hundreds of processes, and three of them collect tests. Each would compile all sources anew
+# where the environment forbids to keep bytecode: that took a third of the time to collect.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 from hypothesis import HealthCheck, settings
@@ -52,6 +52,6 @@ def pytest_collection_modifyitems(items):
 
 
 def pytest_collection_finish():
-    """Have the garbage collector pass over what was imported and collected, all of which stays."""
+    """Have the garbage collector skip what was imported and collected, all of which stays."""
     gc.freeze()
     gc.set_threshold(50_000, 50, 50)

@@ -37,8 +37,8 @@ def extended(tmp_path_factory):
             else:  # an entry of the registry, which is the first dictionary of the file
                 text = text.replace("\n}\n", f"\n{added}\n}}\n", 1)
         registry.write_text(text, encoding="utf-8")
-    # Code that is optimised less gives the same numbers, and is compiled in two thirds of the time. Without any
-    # optimisation Numba cannot keep it.
+    # Code that is optimised less gives the same numbers, and is compiled in two thirds of the time. What is
+    # not optimised at all Numba cannot keep.
     less = {"NUMBA_OPT": "1", "NUMBA_LOOP_VECTORIZE": "0", "NUMBA_SLP_VECTORIZE": "0"}
     return {**os.environ, "PYTHONPATH": f"{source}{os.pathsep}{ROOT}", **less}
 

@@ -523,7 +523,7 @@ def noted(data, path):
     write(data, path)
     written.append(path)
     if len(written) == 3:
-        os.kill(os.getpid(), signal.SIGINT)
+        os.killpg(0, signal.SIGINT)  # as a terminal does, to all processes
 run._netcdf.write = noted
 """
 

@@ -74,7 +74,7 @@ def test_what_is_stored_is_not_trained_again(config, tmp_path, monkeypatch):
     with opened(config, tmp_path / "out") as (work, _):
         first = sweep.run(work, final)
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").glob("*.nc")}
-    monkeypatch.setattr(fs.FedSARSA, "train", lambda *_, **__: pytest.fail("trained again"))
+    monkeypatch.setattr(sweep, "train", lambda *_, **__: pytest.fail("trained again"))
     with opened(config, tmp_path / "out") as (work, _):
         for one, two in zip(first, sweep.run(work, final), strict=True):
             np.testing.assert_array_equal(one, two)
