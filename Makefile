@@ -33,7 +33,7 @@ check: before-tests
 	$(PYTEST) -m "not slow and not processes"
 
 # Tests find every kernel compiled, instead of compiling the same one in many processes at a time. On a fresh
-# machine kernels are compiled while the rest is installed.
+# machine kernels are compiled while the rest is installed: from src, as fedsarsa itself is installed again.
 before-tests: $(CORE)
 	$(MAKE) --no-print-directory -j 2 kernels/general $(INSTALLED) kernels/finite types lint
 

@@ -125,8 +125,12 @@ def train_together(sweep: Sweep, report: Report) -> None:
     ]
     for (engine, record_every, precision), group in groupby(sorted(waiting, key=_common), _common):
         for cells in _portions(list(group)):
+            prepared = []
+            for cell in cells:
+                with _naming(cell):
+                    prepared.append(_prepared(cell, cell.config.fleet.build(sweep.grid.folder)))
             trained = algorithm.train_together(
-                [_prepared(sweep, cell) for cell in cells],
+                prepared,
                 engine,
                 record_every,
                 [sweep.store.checkpoint(cell.number) for cell in cells],
@@ -153,13 +157,18 @@ def _portions(cells: Sequence[Cell]) -> Iterator[list[Cell]]:
     yield portion
 
 
-def _prepared(sweep: Sweep, cell: Cell) -> Prepared:
+def _prepared(cell: Cell, fleet: Any) -> Prepared:
     training = cell.config.training
+    assert isinstance(cell.algorithm, PREPARES)
+    return cell.algorithm.prepare(fleet, training.steps, training.runs, training.seed)
+
+
+@contextmanager
+def _naming(cell: Cell) -> Iterator[None]:
+    """Have errors name the cell, and keys as configurations call them."""
     try:
-        fleet = cell.config.fleet.build(sweep.grid.folder)
-        assert isinstance(cell.algorithm, PREPARES)
-        return cell.algorithm.prepare(fleet, training.steps, training.runs, training.seed)
-    except (ValueError, TypeError) as error:
+        yield
+    except (ValueError, TypeError, NoAgentLeftError) as error:
         raise ValueError(f"cell with {cell}: {cell.config.in_toml(str(error))}") from error
 
 
@@ -169,7 +178,7 @@ def train(sweep: Sweep, cell: Cell, threads: int, report: Report) -> History:
     checkpoint = sweep.store.checkpoint(cell.number)
     sweep.store.set_aside_if_damaged(checkpoint)
     done = 0
-    try:
+    with _naming(cell):
         fleet: Any = settings.fleet.build(sweep.grid.folder)
 
         def progress(t: int) -> None:
@@ -177,16 +186,26 @@ def train(sweep: Sweep, cell: Cell, threads: int, report: Report) -> History:
             report(steps=(t - done) * len(fleet) * settings.training.runs)
             done = t
 
-        told = settings.training.model_dump(exclude={"threads"})
-        told |= {"threads": threads, "progress": progress, "checkpoint": checkpoint}
+        training = settings.training
         if isinstance(cell.algorithm, PREPARES):
-            problem = {name: told.pop(name) for name in ("steps", "runs", "seed")}
-            prepared = cell.algorithm.prepare(fleet, **problem)
-            history = algorithm.train_prepared(prepared, **told, extendable=False)  # its history is kept
+            history = algorithm.train_prepared(
+                _prepared(cell, fleet),
+                training.engine,
+                threads,
+                progress,
+                training.record_every,
+                checkpoint,
+                precision=training.precision,
+                extendable=False,  # the end is kept as a history
+            )
         else:
-            history = cell.algorithm.train(fleet, **told)
-    except (ValueError, TypeError, NoAgentLeftError) as error:
-        raise ValueError(f"cell with {cell}: {cell.config.in_toml(str(error))}") from error
+            history = cell.algorithm.train(
+                fleet,
+                **training.model_dump(exclude={"threads"}),
+                threads=threads,
+                progress=progress,
+                checkpoint=checkpoint,
+            )
     keep(sweep, cell, history)
     return history
 

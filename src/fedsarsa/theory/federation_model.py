@@ -219,14 +219,14 @@ class FederationModel:
         J, noise = np.empty((2, *spread.shape))
         # Both are large: the last one alone is kept.
         points: dict[bytes, Point] = {}
-        seen: dict[tuple[int, bytes], Linearisation] = {}
+        seen: dict[int, Linearisation] = {}
         for j, w in enumerate(groups.world.tolist()):
             world, place = self.worlds[w], mean[j].tobytes()
             if place not in points:
-                points = {place: self.classes.at(mean[j])}
-            if (w, place) not in seen:
-                seen = {(w, place): linearise(world, points[place])}
-            here = seen[w, place]
+                points, seen = {place: self.classes.at(mean[j])}, {}
+            if w not in seen:
+                seen = {w: linearise(world, points[place])}
+            here = seen[w]
             if not self.noisy:
                 g[j], memory[j], J[j], noise[j] = here.g, 0.0, here.J, 0.0
                 continue

@@ -190,7 +190,7 @@ class Linearisation:
         square = point.variances(spread)
         size = square - 2 * world.discount * np.einsum("csd,csd->cs", point.phi @ spread, ahead)
         size += world.discount**2 * (world.kernel @ (point.pi * square).sum(axis=0))
-        return self.point.second_moment(self.mu * size) - A @ spread @ A.T
+        return point.second_moment(self.mu * size) - A @ spread @ A.T
 
     def memory(self, weight: float, period: int) -> Floats:
         """Drift per step and per unit of step size that the correlation of theta and x causes, (d,).
