@@ -25,6 +25,7 @@ OPTIONS: dict[str, Any] = {"error_model": "numpy", "_nrt": False}
 # Unsigned 64-bit integers index arrays without Numba's test for negative indices. They must not meet
 # signed integers in arithmetic: Numba, like NumPy, turns such a sum into a float.
 U64: Any = np.uint64
+U32: Any = np.uint32
 I64: Any = np.int64
 
 PACKAGE = Path(__file__).parent
@@ -178,30 +179,65 @@ def vectorised(function: F) -> F:
     return marked  # type: ignore[no-any-return]
 
 
-class _LibraryPiece(Piece):
-    """A piece for which CUDA's library has a function."""
+class _TwinPiece(Piece):
+    """A piece that says the same in other words to a GPU."""
 
-    def __init__(self, function: Callable[..., Any], name: str) -> None:
+    def __init__(
+        self, function: Callable[..., Any], twin: Callable[[DeviceBuild], Callable[..., Any]]
+    ) -> None:
         super().__init__(function)
-        self.name = name
+        self.twin = twin
 
     def compiled_for(self, build: DeviceBuild) -> Any:
-        """The library's function."""
+        """Numba's object for the twin."""
         from numba import cuda
-        from numba.cuda import libdevice
 
-        function = getattr(libdevice, f"{self.name}f" if build.single else self.name)
-        return cuda.jit(lambda x: function(x), device=True, forceinline=True)
+        function = self.twin(build)
+        return cuda.jit(in_single(function) if build.single else function, device=True, forceinline=True)
+
+
+def on_device(twin: Callable[[DeviceBuild], Callable[..., Any]]) -> Callable[[F], F]:
+    """Mark a piece in whose place kernels on a GPU call what ``twin`` gives for their build."""
+
+    def marked(function: F) -> F:
+        found: Any = _TwinPiece(function, twin)
+        return found  # type: ignore[no-any-return]
+
+    return marked
+
+
+def instruction(text: str, result: Any, *inputs: Any, fixed: bool = False) -> Any:
+    """A function for twins that is one instruction of the GPU, with Numba's types of result and inputs.
+
+    Where it is ``fixed``, the compiler leaves it where it is written.
+    """
+    from llvmlite import ir
+    from numba.cuda.extending import intrinsic
+
+    letters = {"float64": "d", "float32": "f", "uint64": "l", "uint32": "r"}
+    constraints = ",".join(["=" + letters[str(result)], *(letters[str(one)] for one in inputs)])
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        kinds = [context.get_value_type(one) for one in signature.args]
+        called = ir.FunctionType(context.get_value_type(result), kinds)
+        return builder.call(ir.InlineAsm(called, text, constraints, side_effect=fixed), values)
+
+    typed: Any = result(*inputs), generate
+    # Numba wants to see how many arguments there are.
+    of_one, of_two = lambda _, x: typed, lambda _, x, y: typed  # noqa: ARG005
+    return intrinsic(of_one if len(inputs) == 1 else of_two)
 
 
 def library_piece(name: str) -> Callable[[F], F]:
     """Mark a piece of one number in whose place kernels on a GPU call ``name`` of CUDA's library."""
 
-    def marked(function: F) -> F:
-        found: Any = _LibraryPiece(function, name)
-        return found  # type: ignore[no-any-return]
+    def twin(build: DeviceBuild) -> Callable[..., Any]:
+        from numba.cuda import libdevice
 
-    return marked
+        function = getattr(libdevice, f"{name}f" if build.single else name)
+        return lambda x: function(x)
+
+    return on_device(twin)
 
 
 @library_piece("floor")

@@ -381,7 +381,7 @@ class FedSARSA:
             fleet=fleet,
             policy=self.policy,
             schedules=list(distinct),
-            schedule_of=np.resize([distinct[schedule] for schedule in schedules], agents),
+            schedule_of=np.array([distinct[one] for one in schedules])[np.arange(agents) % len(schedules)],
             sync_every=self.sync_every,
             server=self.rule,
             step=self.step(agents),

@@ -16,8 +16,11 @@ class Shape(NamedTuple):
     """What kernels are compiled for: classes of actions, the policy, and which numbers are kept.
 
     ``shifted`` worlds have rows that do not depend on the action. ``cached`` keeps softmax masses,
-    ``averaged`` what theta-tilde gathers; ``whole`` says whether blocks have whole federations, and
-    ``single`` whether numbers are float32.
+    ``averaged`` what theta-tilde gathers. Rewards are ``known`` when the action is, where the next state has
+    no part in them. States are ``rotated`` by more actions than there are states. Step sizes are ``steady``
+    where they are the same in all steps, and weights ``even`` where all agents of a federation have the same.
+    ``whole`` says whether blocks have whole federations, ``single`` whether numbers are float32, and
+    ``threads`` how many a block has.
     """
 
     width: int
@@ -26,8 +29,13 @@ class Shape(NamedTuple):
     dense: bool
     cached: bool
     averaged: bool
+    known: bool
+    rotated: bool
+    steady: bool
+    even: bool
     whole: bool
-    single: bool = False
+    single: bool
+    threads: int
 
     @property
     def rows(self) -> int:
@@ -37,7 +45,7 @@ class Shape(NamedTuple):
     @property
     def registers(self) -> int:
         """Of a thread: with more, fewer threads would run at a time than shared memory allows."""
-        return 96 if self.single else 128
+        return 112 if self.single else 128
 
 
 class Cells(NamedTuple):
@@ -116,12 +124,36 @@ class Records(NamedTuple):
 
 
 class Held(NamedTuple):
-    """Where the tables of an agent's world begin, and what its random numbers are a function of."""
+    """What an agent's steps read: its world's tables, its step sizes, and what its random numbers depend on.
 
-    kernel: int
+    Numbers of tables are unsigned and of 32 bits, with which a GPU calculates at once.
+    """
+
+    states: int
+    alias: NDArray[np.uint64]
     action_size: int
     turns: int
-    reward: int
+    reward: Floats
+    reward_state: int
+    reward_action: int
+    reward_next: int
+    sizes: Floats
     seed: int
     run: int
     stream: int
+
+
+class Ahead(NamedTuple):
+    """What an agent has drawn and read a step ahead, so that it never waits for memory.
+
+    ``second`` is the step's second random word; the first is split into ``column`` and ``fraction``, whose
+    ``entry`` of the alias table is there. So is the ``reward`` of the pair, if it is known. ``here`` is where
+    the pair's parameter stands.
+    """
+
+    second: int
+    column: int
+    fraction: int
+    entry: int
+    reward: float
+    here: int

@@ -25,6 +25,7 @@ from fedsarsa.federation.state import RUNNING, State
 from fedsarsa.learning.features import Aggregation
 from fedsarsa.learning.finite_tables import Tables, tabulate
 from fedsarsa.learning.policies import FixedPolicy, Softmax
+from fedsarsa.learning.step_sizes import ConstantStep
 
 T = TypeVar("T")
 
@@ -40,8 +41,13 @@ def shape_of(problem: Problem) -> Shape:
         dense=dense,
         cached=isinstance(problem.policy, Softmax) and not dense,
         averaged=problem.average_offset is not None,
+        known=int(tables.worlds.reward_next) == 0,
+        rotated=bool(tables.actions > tables.worlds.states),
+        steady=all(isinstance(one, ConstantStep) for one in problem.schedules),
+        even=bool((problem.weights == problem.weights[0]).all()),
         whole=True,
         single=problem.precision == SINGLE,
+        threads=0,
     )
 
 
@@ -101,8 +107,8 @@ class Batch:
         self.threads = threads_for(
             limits(), each, self.shape.registers, sizes[self.cell], whole=ordered(first)
         )
-        if sizes.max() > self.threads:
-            self.shape = self.shape._replace(whole=False)
+        self.shape = self.shape._replace(threads=self.threads, whole=bool(sizes.max() <= self.threads))
+        if not self.shape.whole:
             self.blocks, self.owned = split_blocks(sizes[self.cell], self.threads)
         else:
             self.blocks = whole_blocks(sizes[self.cell], self.threads)
@@ -151,8 +157,9 @@ class Batch:
 
     @cached_property
     def kernels(self) -> cuda_finite.Kernels:
-        """Those of the shape."""
-        return cuda_finite.kernels(self.shape)
+        """Those of the shape; the one that starts knows nothing of blocks."""
+        start = cuda_finite.kernels(self.shape._replace(threads=0, whole=True)).start
+        return cuda_finite.kernels(self.shape)._replace(start=start)
 
     def _federations(self, states: Sequence[State]) -> Federations:
         failed = np.concatenate([state.failed_at for state in states])
@@ -271,7 +278,7 @@ class Batch:
     def _step_sizes(self, span: Span) -> tuple[Any, int]:
         """Step sizes (schedules, n), flat on the GPU, and n: the steps of the span, or 1 for all of them."""
         each = np.concatenate([step_sizes_of(problem, span).each for problem in self.problems])
-        if (each == each[:, :1]).all():
+        if self.shape.steady:
             each = each[:, :1]
         return self._sent(each.ravel()), each.shape[1]
 

@@ -20,13 +20,14 @@ import numpy as np
 from numba import cuda, types
 
 from fedsarsa._checks import Floats
-from fedsarsa._numba import U64, DeviceBuild, piece
+from fedsarsa._numba import U32, U64, DeviceBuild, piece
 from fedsarsa.engines.arrays import Span
 from fedsarsa.engines.compiled_server import project
 from fedsarsa.engines.cuda_arrays import (
     ONE,
     RUNS,
     Agents,
+    Ahead,
     Blocks,
     Cells,
     Federations,
@@ -37,23 +38,28 @@ from fedsarsa.engines.cuda_arrays import (
 )
 from fedsarsa.engines.cuda_device import DeviceKernel
 from fedsarsa.engines.cuda_pieces import (
+    afresh,
+    copy_column,
+    held_by,
     highest,
     mass_of,
     mean_of,
-    next_item,
+    place_of,
     real_of,
     record_alone,
-    row_of,
+    reward_place,
     spread_of,
+    sum_of,
     weigh_column,
 )
 from fedsarsa.learning import choice, finite_step, random
 from fedsarsa.learning.choice import Choice
 from fedsarsa.learning.finite_tables import Tables
+from fedsarsa.learning.policies import FixedPolicy
 from fedsarsa.worlds import alias
 
 FAR = 64.0  # temperatures that the largest parameter may move before masses are weighed anew
-LOW = U64(0xFFFFFFFF)
+LOW, FLOAT32 = U64(0xFFFFFFFF), U64(40)  # what is left of a word for a float32 is 24 bits
 
 
 class Kernels(NamedTuple):
@@ -66,17 +72,31 @@ class Kernels(NamedTuple):
 @cache
 def kernels(shape: Shape) -> Kernels:
     """The kernels for federations of one ``shape``."""
-    width, policy, shifted, dense, cached, averaged, whole, single = shape
+    width, policy, shifted, dense, cached, averaged, known, rotated, steady, even, whole, single, _ = shape
+    threads = U32(shape.threads)
     columns, real = U64(width), types.float32 if single else types.float64
 
     number: Any = np.float32 if single else np.float64
+    fixed = policy == choice.code_of(FixedPolicy)
     small: Any = np.float32(1e-30)  # between these, totals of masses can be trusted
     large: Any = np.float32(1e30)
 
     @piece
+    def unit(word: int) -> float:
+        """A random word as a number in [0, 1)."""
+        if single:
+            return number(np.int32(word >> FLOAT32)) * 2.0**-24
+        return random.uniform(word)
+
+    @piece
     def tables_of(tables: Tables, cells: Cells, c: int, counts: Floats) -> Tables:
-        """The tables for a cell, with what is compiled in; ``counts`` is room for the sizes of classes."""
+        """The tables for a cell, with what is compiled in, and what is known to be empty.
+
+        ``counts`` is room for the sizes of classes.
+        """
         known = tables.choice
+        last_of_dense = len(tables.dense) if dense else 0
+        last_of_fixed = len(tables.cumulative) if fixed else 0
         for column in range(columns):
             counts[column] = known.counts[column]
         return Tables(
@@ -90,7 +110,7 @@ def kernels(shape: Shape) -> Kernels:
             order=tables.order,
             members=tables.members,
             most=tables.most,
-            dense=tables.dense,
+            dense=tables.dense[:last_of_dense],
             choice=Choice(
                 policy=policy,
                 parameter=cells.parameter[c],
@@ -102,7 +122,7 @@ def kernels(shape: Shape) -> Kernels:
             ),
             policies=tables.policies,
             stride=tables.stride,
-            cumulative=tables.cumulative,
+            cumulative=tables.cumulative[:last_of_fixed],
             guide=tables.guide,
         )
 
@@ -121,119 +141,127 @@ def kernels(shape: Shape) -> Kernels:
         first, second = random.words(cells.seed[c], run, stream, U64(random.START))
         s = finite_step.first_state(own.worlds, agents.world[cells.first_agent[c] + who], first)
         lanes.states[lane] = s
-        uniform = number(random.uniform(second))
+        uniform = unit(second)
         lanes.actions[lane] = finite_step.direct(
             own, lanes.theta[lane], U64(0), U64(0), s, uniform, values, weights
         )
 
     @piece
+    def first_ahead(own: Tables, held: Held, s: int, a: int, t: int) -> Ahead:
+        """What step ``t`` draws from, at the pair (s, a)."""
+        one, two = random.words(held.seed, held.run, held.stream, t)
+        column, fraction = alias.split(one, held.states)
+        return Ahead(
+            second=two,
+            column=column,
+            fraction=fraction,
+            entry=held.alias[place_of(held, s, a, column)],
+            reward=held.reward[reward_place(held, s, a, U32(0))],
+            here=U32(0) if dense else U32((own.rows[s] * columns + own.columns[a]) * threads),
+        )
+
+    @piece
     def local_steps(
-        tables: Tables,
+        own: Tables,
         held: Held,
         s: int,
         a: int,
+        given: Ahead,
         shared: Floats,
         lane: int,
         masses: int,
         progress: int,
-        apart: int,
         base: float,
         inverse: float,
         offset: float,
-        step_sizes: Floats,
         at: int,
-        stride: int,
         t: int,
         steps: int,
         left: int,
-    ) -> tuple[int, int, int]:
-        """``steps`` local steps; the pair held after them, and how many left parameters finite.
+    ) -> tuple[int, int, Ahead, int]:
+        """``steps`` local steps; the pair then, what is ahead of it, and how many left parameters finite.
 
-        Parameters are at ``shared[lane::apart]``, their masses at ``shared[masses::apart]``, and what
-        theta-tilde gathers at ``shared[progress::apart]``.
+        Parameters are at ``shared[lane::threads]``, their masses at ``shared[masses::threads]``, and what
+        theta-tilde gathers at ``shared[progress::threads]``. The first step's size is ``held.sizes[at]``.
         """
         values, weights = cuda.local.array(width, real), cuda.local.array(width, real)
         sums = cuda.local.array(width, real)
-        worlds, finite = tables.worlds, steps
-        here = U64(0)
-        value = step_sizes[at] * 0.0
-        if not dense:
-            here = (tables.rows[s] * columns + tables.columns[a]) * apart
-            value = shared[lane + here]
-        # What a step draws from is read a step ahead, so that nobody waits for memory.
-        one, two = random.words(held.seed, held.run, held.stream, t)
-        column, fraction = alias.split(one, worlds.states)
-        entry = worlds.alias[row_of(worlds, held, s, a) + column]
-        step = U64(0)
+        worlds = own.worlds
+        two, column, fraction, entry, reward, here = given
+        size = held.sizes[at]
+        value = shared[lane + here]
+        sound, finite = True, U32(0)
+        step = U32(0)
         while step < steps:
-            turn = held.turns * finite_step.rotation(worlds, a)
-            s_next = finite_step.turned(worlds, alias.resolve(entry, column, fraction), turn)
-            reward = worlds.reward[
-                held.reward + s * worlds.reward_state + a * worlds.reward_action + s_next * worlds.reward_next
-            ]
-            size, uniform = step_sizes[at + step * stride], number(random.uniform(two))
-            one, two = random.words(held.seed, held.run, held.stream, t + step + ONE)
-            column, fraction = alias.split(one, worlds.states)
+            turn = held.turns * (finite_step.rotation(worlds, a) if rotated else a)
+            s_next = U32(finite_step.turned(held.states, alias.resolve(entry, column, fraction), turn))
+            if not known:
+                reward = held.reward[reward_place(held, s, a, s_next)]
+            if not steady:
+                size = held.sizes[U32(at + step)]
+            uniform = unit(two)
+            one, two = random.words(held.seed, held.run, held.stream, t + U64(step) + ONE)
+            column, fraction = alias.split(one, held.states)
             if shifted:
-                entry = worlds.alias[row_of(worlds, held, s_next, U64(0)) + column]
+                entry = held.alias[place_of(held, s_next, U32(0), column)]
             certain = False
-            a_next = U64(0)
-            ahead = U64(0)
+            a_next, ahead = U32(0), U32(0)
             if cached:
-                begin = tables.rows[s_next] * columns * apart
+                begin = U32(own.rows[s_next] * columns * threads)
                 total, group, beyond, mass = finite_step.draw_class(
-                    tables, shared, masses + begin, uniform, sums, apart
+                    own, shared, masses + begin, uniform, sums, threads
                 )
                 certain = small < total < large if single else finite_step.trusted(total)
                 if certain:
-                    a_next = finite_step.member(tables, group, beyond / mass)
-                    ahead = begin + group * apart
+                    a_next = U32(finite_step.member(own, group, finite_step.ratio(beyond, mass)))
+                    ahead = U32(begin + group * threads)
             if not certain:
-                a_next = finite_step.direct(
-                    tables, shared, lane, U64(0), s_next, uniform, values, weights, apart
+                a_next = U32(
+                    finite_step.direct(own, shared, lane, U64(0), s_next, uniform, values, weights, threads)
                 )
                 if not dense:
-                    ahead = (tables.rows[s_next] * columns + tables.columns[a_next]) * apart
+                    ahead = U32((own.rows[s_next] * columns + own.columns[a_next]) * threads)
             if not shifted:
-                entry = worlds.alias[row_of(worlds, held, s_next, a_next) + column]
+                entry = held.alias[place_of(held, s_next, a_next, column)]
             # What theta-tilde gives to the steps of this round after this one: a + t each.
             rest = value * 0.0
             if averaged:
-                remaining = steps - ONE - step + left
+                remaining = U64(steps - ONE - step) + left
                 rest = real_of(remaining) * (offset + real_of(t + step) + 0.5 * real_of(remaining + ONE))
             if dense:
                 change = finite_step.increment(
-                    tables,
+                    own,
                     reward,
-                    finite_step.value(tables, shared, lane, s, a, apart),
-                    finite_step.value(tables, shared, lane, s_next, a_next, apart),
+                    finite_step.value(own, shared, lane, s, a, threads),
+                    finite_step.value(own, shared, lane, s_next, a_next, threads),
                     size,
                 )
-                place = s * tables.dim * tables.actions + a
-                for j in range(tables.dim):
-                    moved = change * tables.dense[place]
-                    shared[lane + j * apart] += moved
-                    if not math.isfinite(shared[lane + j * apart]) and step < finite:
-                        finite = step
+                place = s * own.dim * own.actions + a
+                for j in range(own.dim):
+                    moved = change * own.dense[place]
+                    shared[lane + j * threads] += moved
+                    sound = sound and math.isfinite(shared[lane + j * threads])
                     if averaged:
-                        shared[progress + j * apart] += rest * moved
-                    place += tables.actions
+                        shared[progress + j * threads] += rest * moved
+                    place += own.actions
             else:
                 next_value = shared[lane + ahead]
-                change = finite_step.increment(tables, reward, value, next_value, size)
+                change = finite_step.increment(own, reward, value, next_value, size)
                 updated = value + change
                 shared[lane + here] = updated
                 if averaged:
                     shared[progress + here] += rest * change
-                if not math.isfinite(updated) and step < finite:
-                    finite = step
+                sound = sound and math.isfinite(updated)
                 if cached:
                     shared[masses + here] = mass_of(updated, base, inverse)
                 value = updated if here == ahead else next_value
                 here = ahead
+            finite = U32(finite + U32(sound))
             s, a = s_next, a_next
-            step += ONE
-        return s, a, finite
+            if known:
+                reward = held.reward[reward_place(held, s, a, U32(0))]
+            step = U32(step + U32(1))
+        return s, a, Ahead(two, column, fraction, entry, reward, here), finite
 
     def rounds(
         tables: Tables,
@@ -253,123 +281,137 @@ def kernels(shape: Shape) -> Kernels:
         records: Records,
     ) -> None:
         shared = cuda.shared.array(0, real)
-        block, thread, threads = cuda.blockIdx.x, U64(cuda.threadIdx.x), U64(cuda.blockDim.x)
-        first, count, members = blocks.first[block], blocks.federations[block], blocks.agents[block]
-        f, i = thread % count, thread // count
+        block, thread = cuda.blockIdx.x, U32(cuda.threadIdx.x)
+        count, members = U32(blocks.federations[block]), U32(blocks.agents[block])
+        f, i = U32(thread % count), U32(thread // count)
+        shares = U32(threads // count)  # threads that see to a federation's parameters
         busy = i < members
-        if not busy:
-            i = U64(0)
-        federation = first + f
+        federation = blocks.first[block] + f
         c = federations.cell[federation]
         own = tables_of(tables, cells, c, cuda.local.array(width, real))
-        dim, offset = own.dim, cells.offset[c]
-        who = blocks.first_agent[block] + i
+        dim, offset, inverse = U32(own.dim), cells.offset[c], cells.inverse[c]
+        who = blocks.first_agent[block] + (U64(i) if busy else U64(0))
         lane, agent = federations.first_lane[federation] + who, cells.first_agent[c] + who
-        world, schedule = agents.world[agent], agents.schedule[agent] * columns_of_sizes
-        held = Held(
-            kernel=own.worlds.kernel_start[world],
-            action_size=own.worlds.action_size[world],
-            turns=own.worlds.turns[world],
-            reward=world * own.worlds.reward_world,
-            seed=cells.seed[c],
-            run=federations.run[federation] & LOW,
-            stream=(cells.stream[c] + who) & LOW,
+        held = held_by(
+            own,
+            agents.world[agent],
+            cells.seed[c],
+            federations.run[federation] & LOW,
+            (cells.stream[c] + who) & LOW,
+            step_sizes,
+            agents.schedule[agent] * columns_of_sizes + (U64(0) if steady else first_step),
         )
-        stride = U64(columns_of_sizes > ONE)  # one column is for all steps
-        room = dim * threads
-        masses = room if cached else U64(0)
-        progress = masses + room if averaged else U64(0)
-        bases = U64(shared.size) - threads
-        s, a = U64(lanes.states[lane]), U64(lanes.actions[lane])
-        base, inverse = offset * 0.0, cells.inverse[c]
+        room = U32(dim * threads)
+        masses = room if cached else U32(0)
+        progress = U32(masses + room) if averaged else U32(0)
+        s, a = U32(lanes.states[lane]), U32(lanes.actions[lane])
+        ahead = first_ahead(own, held, s, a, span.t)
+        running = federations.failed_at[federation] == RUNS
+        # Masses are relative to that of the first parameter when the round before the last one ended.
+        base = later = (
+            federations.central[federation, 0] if not single else number(federations.central[federation, 0])
+        )
         if fresh:
-            f_of, j = thread % count, thread // count
-            while j < dim:
-                shared[j * threads + f_of] = federations.central[first + f_of, j]
-                f_of, j = next_item(f_of, j, count, threads)
-            cuda.syncthreads()
-            weigh_all(shared, masses, bases, cells, federations, first, count, dim, thread, threads)
-            cuda.syncthreads()
-            base = take_up(shared, f, thread, masses, progress, bases, dim, threads, busy)
-            cuda.syncthreads()
+            j = i
+            while j < dim and i < shares:
+                shared[j * threads + f] = federations.central[federation, j]
+                j = U32(j + shares)
+            begin_round(shared, f, i, thread, masses, progress, dim, shares, base, inverse, busy)
         elif busy:
             at = thread
             for j in range(dim):
                 shared[at] = lanes.theta[lane, j]
                 if averaged:
                     shared[progress + at] = lanes.progress[lane, j]
+                if cached:
+                    shared[masses + at] = mass_of(shared[at], base, inverse)
                 at += threads
-            if cached:
-                base = weigh_column(shared, thread, masses, dim, threads, inverse)
-        place = U64(0)
+        place, steps = U64(0), U32(span.steps)
         for k in range(span.rounds):
             if since == record_every:
                 since, place = U64(0), place + ONE
             since += ONE
-            due = since == record_every
-            column = k * span.steps
-            if busy and federations.failed_at[federation] == RUNS:
-                s, a, finite = local_steps(
+            due, ends = since == record_every, k + ONE == span.rounds
+            federation = afresh(federation)
+            now = span.t + k * span.steps
+            finite = steps
+            if busy and running:
+                s, a, ahead, finite = local_steps(
                     own,
                     held,
                     s,
                     a,
+                    ahead,
                     shared,
                     thread,
-                    masses + thread,
-                    progress + thread,
-                    threads,
+                    U32(masses + thread),
+                    U32(progress + thread),
                     base,
                     inverse,
                     offset,
-                    step_sizes,
-                    schedule + (first_step + column) * stride,
-                    stride,
-                    span.t + column,
-                    span.steps,
+                    U32(0) if steady else U32(k * span.steps),
+                    now,
+                    steps,
                     span.left,
                 )
-                if finite < span.steps:
-                    cuda.atomic.min(federations.failed_at, federation, span.t + column + finite)
+                if finite < steps:
+                    cuda.atomic.min(federations.failed_at, federation, now + U64(finite))
             if not span.synchronises:
                 continue
             if whole and members == ONE and not (averaged or projects):
+                running = running and finite == steps
                 if busy:
-                    ends = k + ONE == span.rounds
                     record_alone(
-                        shared, thread, threads, dim, federations, federation, ends, due, place, records
+                        shared,
+                        thread,
+                        threads,
+                        dim,
+                        federations,
+                        federation,
+                        running,
+                        ends,
+                        due,
+                        place,
+                        records,
                     )
                     if cached and abs(highest(shared, thread, dim, threads) - base) * inverse > FAR:
                         base = weigh_column(shared, thread, masses, dim, threads, inverse)
                 continue
             cuda.syncthreads()
             if not whole:
-                sum_up(
-                    shared, progress, federations, cells, agents, blocks, block, thread, threads, dim, records
-                )
+                sum_up(shared, progress, federations, cells, agents, blocks, block, thread, dim, records)
                 continue
-            end_round(
-                tables,
+            base = later
+            running = end_round(
                 shared,
                 masses,
                 progress,
-                bases,
                 cells,
                 agents,
                 federations,
-                first,
-                count,
-                members,
+                federation,
+                c,
+                f,
+                i,
                 thread,
-                threads,
-                span,
-                k,
+                count,
+                shares,
+                members,
+                dim,
+                base,
+                inverse,
+                running,
+                finite < steps,
+                span.begun + k * span.steps,
+                now + span.steps,
                 projects,
+                ends,
                 due,
                 place,
                 records,
             )
-            base = take_up(shared, f, thread, masses, progress, bases, dim, threads, busy)
+            take_up(shared, f, thread, masses, progress, dim, busy)
+            later = shared[f]
             cuda.syncthreads()
         if busy:
             lanes.states[lane], lanes.actions[lane] = s, a
@@ -382,130 +424,131 @@ def kernels(shape: Shape) -> Kernels:
                     at += threads
 
     @piece
+    def begin_round(
+        shared: Floats,
+        f: int,
+        i: int,
+        thread: int,
+        masses: int,
+        progress: int,
+        dim: int,
+        shares: int,
+        base: float,
+        inverse: float,
+        busy: bool,
+    ) -> None:
+        """Give agents the parameters that the first columns of their federations have, and their masses."""
+        j = i
+        while cached and j < dim and i < shares:
+            row = U32(j * threads + f)
+            shared[masses + row] = mass_of(shared[row], base, inverse)
+            j = U32(j + shares)
+        cuda.syncthreads()
+        take_up(shared, f, thread, masses, progress, dim, busy)
+        cuda.syncthreads()
+
+    @piece
     def take_up(
         shared: Floats,
         f: int,
         thread: int,
         masses: int,
         progress: int,
-        bases: int,
         dim: int,
-        threads: int,
         busy: bool,
-    ) -> float:
-        """Take the parameters in the federation's first column, and their masses; the largest of them."""
-        to, at, j = thread, f, U64(0)
-        while busy and j < dim:
-            shared[to] = shared[at]
-            if cached:
-                shared[masses + to] = shared[masses + at]
-            if averaged:
-                shared[progress + to] = shared[to] * 0.0
-            to, at, j = to + threads, at + threads, j + ONE
-        return shared[bases + f] if cached else shared[f] * 0.0
-
-    @piece
-    def weigh_all(
-        shared: Floats,
-        masses: int,
-        bases: int,
-        cells: Cells,
-        federations: Federations,
-        first: int,
-        count: int,
-        dim: int,
-        thread: int,
-        threads: int,
     ) -> None:
-        """Weigh the parameters in the first columns of a block's federations; threads share them out."""
-        f, j = thread % count, thread // count
-        known, base, inverse = count, shared[thread] * 0.0, shared[thread] * 0.0
-        while cached and j < dim:
-            row = j * threads + f
-            if f != known:
-                known, base = f, highest(shared, f, dim, threads)
-                inverse = cells.inverse[federations.cell[first + f]]
-                shared[bases + f] = base
-            shared[masses + row] = mass_of(shared[row], base, inverse)
-            f, j = next_item(f, j, count, threads)
+        """Take the parameters in the federation's first column, and their masses."""
+        if busy and thread != f:
+            copy_column(shared, f, thread, threads, dim)
+            if cached:
+                copy_column(shared, U32(masses + f), U32(masses + thread), threads, dim)
+        at, j = U32(progress + thread), U32(0)
+        while averaged and j < dim:
+            shared[at] = shared[at] * 0.0
+            at, j = U32(at + threads), U32(j + U32(1))
 
     @piece
     def end_round(
-        tables: Tables,
         shared: Floats,
         masses: int,
         progress: int,
-        bases: int,
         cells: Cells,
         agents: Agents,
         federations: Federations,
-        first: int,
-        count: int,
-        members: int,
+        federation: int,
+        c: int,
+        f: int,
+        i: int,
         thread: int,
-        threads: int,
-        span: Span,
-        k: int,
+        count: int,
+        shares: int,
+        members: int,
+        dim: int,
+        base: float,
+        inverse: float,
+        running: bool,
+        failed: bool,
+        begun: int,
+        end: int,
         projects: bool,
+        ends: bool,
         due: bool,
         place: int,
         records: Records,
-    ) -> None:
-        """Average, project and record, for the federations of a block; threads share out their parameters.
+    ) -> bool:
+        """Average, project and record, for the federations of a block; whether this thread's goes on.
 
-        The mean of federation f is left in its first thread's column, its masses there as well.
+        A federation's threads share out its parameters. The mean is left in its first thread's column, and
+        its masses there as well.
         """
-        dim = tables.dim
-        spread = count if members > ONE else U64(0)  # how far away squared distances are kept for a moment
-        begun, end = span.begun + k * span.steps, span.t + (k + ONE) * span.steps
-        f, j = thread % count, thread // count
-        known, federation, c, at = count, first, U64(0), U64(0)
-        while j < dim:
-            row = j * threads + f
-            if f != known:
-                known, federation = f, first + f
-                c = federations.cell[federation]
-                at = cells.first_agent[c]
-            mean = mean_of(shared, row, count, agents.weight, at, members)
-            distance = spread_of(shared, row, count, agents.weight, at, members, mean)
+        at = cells.first_agent[c]
+        spread = count if members > ONE else U32(0)  # how far away squared distances are kept for a moment
+        j = i
+        while j < dim and i < shares:
+            row = U32(j * threads + f)
+            mean = mean_of(shared, row, count, agents.weight, at, members, even)
             if averaged:
                 weight = real_of(end - begun) * (
                     cells.offset[c] + real_of(begun) + 0.5 * real_of(end - begun - ONE)
                 )
-                gain = mean_of(shared, progress + row, count, agents.weight, at, members)
-                if federations.failed_at[federation] == RUNS:
+                gain = mean_of(shared, progress + row, count, agents.weight, at, members, even)
+                if running:
                     federations.weighted_sum[federation, j] += (
                         weight * federations.central[federation, j] + gain
                     )
-            shared[row + spread] = distance
+            if due and members > ONE:
+                shared[row + spread] = spread_of(shared, row, count, agents.weight, at, members, even, mean)
             shared[row] = mean
+            if cached and not projects:
+                shared[masses + row] = mass_of(mean, base, inverse)
             if not math.isfinite(mean):
+                failed = True
                 cuda.atomic.min(federations.failed_at, federation, end - ONE)
-            f, j = next_item(f, j, count, threads)
-        cuda.syncthreads()
+            j = U32(j + shares)
+        if cuda.syncthreads_or(np.int32(failed)):
+            running = federations.failed_at[federation] == RUNS
         if thread < count:
-            total, at, j = shared[thread] * 0.0, thread + count, U64(0)
-            while j < dim and members > ONE:
-                total += shared[at]
-                at, j = at + threads, j + ONE
-            running = federations.failed_at[first + thread] == RUNS
             if due:
-                records.drift[first + thread, place] = total if running else math.nan
+                total = sum_of(shared, U32(thread + count), threads, dim if members > ONE else U32(0))
+                records.drift[federation, place] = total if running else math.nan
             if projects:
-                radius = cells.radius[federations.cell[first + thread]]
-                project(shared[thread : dim * threads : threads], radius)
-        if projects:
+                project(shared[thread : dim * threads : threads], cells.radius[c])
+        if projects or due:
             cuda.syncthreads()
-        weigh_all(shared, masses, bases, cells, federations, first, count, dim, thread, threads)
-        f, j = thread % count, thread // count
-        while j < dim:
-            federation = first + f
-            kept = shared[j * threads + f] if federations.failed_at[federation] == RUNS else math.nan
-            federations.central[federation, j] = kept
+        j = i
+        while j < dim and i < shares:
+            row = U32(j * threads + f)
+            kept = shared[row] if running else math.nan
+            if ends or averaged:
+                federations.central[federation, j] = kept
             if due:
                 records.central[federation, place, j] = kept
-            f, j = next_item(f, j, count, threads)
-        cuda.syncthreads()
+            if cached and projects:
+                shared[masses + row] = mass_of(shared[row], base, inverse)
+            j = U32(j + shares)
+        if cached and projects:
+            cuda.syncthreads()
+        return running
 
     @piece
     def sum_up(
@@ -517,7 +560,6 @@ def kernels(shape: Shape) -> Kernels:
         blocks: Blocks,
         block: int,
         thread: int,
-        threads: int,
         dim: int,
         records: Records,
     ) -> None:

@@ -58,7 +58,7 @@ def remarks(problem: Problem) -> list[str]:
 
 def _horizon(fleet: Any) -> float | None:
     """How many steps count: by the discount, or by the time limit; None where neither says."""
-    limit = max(getattr(world, "time_limit", NEVER) for world in fleet)
+    limit = NEVER if fleet.finite else max(world.time_limit for world in fleet)
     if fleet.discount == 1:
         return None if limit == NEVER else float(limit)
     return float(min(1 / (1 - fleet.discount), limit))

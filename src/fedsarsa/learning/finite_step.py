@@ -12,12 +12,13 @@ An action is drawn as a class of equal features, then as a member of it, from th
   them. Only for softmax.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from fedsarsa._checks import Floats
-from fedsarsa._numba import I64, U64, ceiling, piece
+from fedsarsa._numba import I64, U32, U64, DeviceBuild, ceiling, instruction, on_device, piece
 from fedsarsa.learning.choice import select, weigh
 from fedsarsa.learning.finite_tables import Tables, WorldTables
 from fedsarsa.worlds import alias
@@ -51,14 +52,24 @@ def rotation(worlds: WorldTables, a: int) -> int:
 @piece
 def drawn(worlds: WorldTables, row: int, turn: int, column: int, fraction: int) -> int:
     """s' from the row of (s, a) in the alias table, turned by ``turn``."""
-    return turned(worlds, alias.draw(worlds.alias, row, column, fraction), turn)
+    return turned(worlds.states, alias.draw(worlds.alias, row, column, fraction), turn)
 
 
-@piece
-def turned(worlds: WorldTables, s: int, turn: int) -> int:
+def _least(_: DeviceBuild) -> Callable[..., Any]:
+    """`turned` for a GPU: what is below zero is above all states where numbers have no sign."""
+
+    def turned(states: int, s: int, turn: int) -> int:
+        moved = U32(s + turn)
+        return min(moved, U32(moved - states))
+
+    return turned
+
+
+@on_device(_least)
+def turned(states: int, s: int, turn: int) -> int:
     """``s`` + ``turn``, modulo the number of states."""
-    beyond = s + turn - worlds.states
-    return beyond + (worlds.states & (U64(0) - (beyond >> alias.SIGN)))  # no branch, as in alias.draw
+    beyond = s + turn - states
+    return beyond + (states & (U64(0) - (beyond >> alias.SIGN)))  # no branch, as in alias.draw
 
 
 @piece
@@ -98,7 +109,45 @@ def trusted(total: float) -> bool:
     return TRUST_LOW < total < TRUST_HIGH
 
 
-@piece
+def _reciprocal(build: DeviceBuild) -> Callable[..., Any]:
+    """`ratio` for a GPU, which has no division: off by a unit or two in the last place."""
+    from numba.cuda import libdevice, types
+
+    if build.single:
+        return lambda x, y: libdevice.fast_fdividef(x, y)
+    guess, fma = instruction("rcp.approx.ftz.f64 $0, $1;", types.float64, types.float64), libdevice.fma
+
+    def ratio(x: float, y: float) -> float:
+        inverse = guess(y)  # twenty bits of it; each of Newton's steps doubles them
+        inverse = fma(inverse, fma(-y, inverse, 1.0), inverse)
+        inverse = fma(inverse, fma(-y, inverse, 1.0), inverse)
+        return x * inverse
+
+    return ratio
+
+
+@on_device(_reciprocal)
+def ratio(x: float, y: float) -> float:
+    """X / y."""
+    return x / y
+
+
+def _whole(build: DeviceBuild) -> Callable[..., Any]:
+    """`member` for a GPU, where integers have a smallest and a largest one, and floats do not."""
+    from numba.cuda import libdevice
+
+    ceiling = libdevice.float2int_ru if build.single else libdevice.double2int_ru
+    one, none = np.int32(1), np.int32(0)
+
+    def member(tables: Tables, column: int, distance: float) -> int:
+        back = max(np.int32(ceiling(distance) - one), none)
+        inside = min(back, np.int32(tables.most - _ONE))
+        return tables.members[U32(column * tables.most + U32(inside))]
+
+    return member
+
+
+@on_device(_whole)
 def member(tables: Tables, column: int, distance: float) -> int:
     """The action of class ``column`` that a target ``distance`` actions before the end of the class draws."""
     back = ceiling(distance) - 1.0

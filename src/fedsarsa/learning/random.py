@@ -11,9 +11,12 @@ at t (t = START: the first episode), the pair of step t where every step begins 
 for continuous actions.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
-from fedsarsa._numba import U64, piece
+from fedsarsa._numba import U32, U64, DeviceBuild, instruction, on_device, piece
 
 MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 KEY_STEPS = (0x9E3779B9, 0xBB67AE85)
@@ -36,7 +39,27 @@ _W0, _W1 = U64(KEY_STEPS[0]), U64(KEY_STEPS[1])
 _LOW, _HALF, _UNUSED = U64(0xFFFFFFFF), U64(32), U64(11)
 
 
-@piece
+def _words_of_halves(_: DeviceBuild) -> Callable[..., Any]:
+    """`words` for a GPU, which multiplies numbers of 32 bits, and nothing longer, in one instruction."""
+    from numba.cuda import types
+
+    product = instruction("mul.wide.u32 $0, $1, $2;", types.uint64, types.uint32, types.uint32)
+    m0, m1, w0, w1 = map(U32, (*MULTIPLIERS, *KEY_STEPS))
+
+    def words(seed: int, run: int, agent: int, t: int) -> tuple[int, int]:
+        c0, c1, c2, c3 = U32(t), U32(t >> _HALF), U32(run), U32(agent)
+        k0, k1 = U32(seed), U32(seed >> _HALF)
+        for _ in range(ROUNDS):
+            p0, p1 = product(m0, c0), product(m1, c2)
+            c0, c1 = U32(U32(p1 >> _HALF) ^ c1 ^ k0), U32(p1)
+            c2, c3 = U32(U32(p0 >> _HALF) ^ c3 ^ k1), U32(p0)
+            k0, k1 = U32(k0 + w0), U32(k1 + w1)
+        return (U64(c0) << _HALF) | U64(c1), (U64(c2) << _HALF) | U64(c3)
+
+    return words
+
+
+@on_device(_words_of_halves)
 def words(seed: int, run: int, agent: int, t: int) -> tuple[int, int]:
     """The two 64-bit words of step ``t``; all arguments are unsigned 64-bit, run and agent below 2**32."""
     c0, c1, c2, c3 = t & _LOW, t >> _HALF, run, agent
