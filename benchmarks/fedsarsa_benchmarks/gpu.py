@@ -31,10 +31,11 @@ LEVELS = (0.0, 0.1, 0.2, 0.5, 1.0, 2.0)
 SIZES = (1, 2, 5, 10, 20, 40)
 RUNS = 64_000  # of twenty agents: as many as a GPU can keep busy
 SHORT = 1000  # steps of these
+COMPARED = 2500  # runs of twenty agents: 1e9 agent-steps
 AGENTS, CARS = 1_000_000, 100_000
 WANTED = {"float64": (30.0, 4e10), "float32": (15.0, 8e10)}  # ms of the sweep, agent-steps a second
-# Of an agent-step of the published setting in float64, counted by Nsight Compute: docs/gpu.md.
-INSTRUCTIONS = 560
+# Of an agent-step of the published setting in float64: docs/gpu.md.
+INSTRUCTIONS = 310
 SCHEDULERS = 4  # of a multiprocessor; each issues an instruction of a warp a cycle
 START = """
 import time, fedsarsa as fs
@@ -167,6 +168,19 @@ def many_agents(runs: int) -> list[Result]:
     return results
 
 
+def runs_that_differ(runs: int) -> Result:
+    """In how many runs of the published setting, with twenty agents, parameters are not those of the cpu."""
+    algo, fleet = fs.FedSARSA(), fs.paper.fleet(20, eps_p=0.5, eps_r=0.5)
+    one, other = (
+        algo.train(fleet, STEPS, runs, engine=engine, record_every=STEPS).final.values
+        for engine in ("cuda", "cpu")
+    )
+    differ = int((one != other).any(axis=1).sum())
+    return Result(
+        f"{20 * runs * STEPS:.2g} agent-steps, runs with other numbers than cpu", f"{differ} of {runs}"
+    )
+
+
 def facts(launches: Sequence[Launch], rate: float) -> list[Result]:
     """What a multiprocessor runs of the slowest kernel at a time, and the share of its limit that this is."""
     if SIMULATED:
@@ -177,8 +191,9 @@ def facts(launches: Sequence[Launch], rate: float) -> list[Result]:
     from fedsarsa.engines.cuda_layout import WARP, at_once
 
     one, device = max(launches, key=lambda launch: launch.seconds), cuda.get_current_device()
-    registers, spilled = one.kernel.compiled.regs_per_thread, one.kernel.compiled.local_mem_per_thread
-    shared = one.kernel.compiled.shared_mem_per_block + one.shared
+    known = one.kernel.kernel.attributes
+    registers, spilled = known.num_regs, known.local_size_bytes
+    shared = known.shared_size_bytes + one.shared
     warps = at_once(limits(), shared, registers, one.threads) * -(-one.threads // WARP)
     slots = device.MULTIPROCESSOR_COUNT * SCHEDULERS * device.CLOCK_RATE * 1e3
     most = limits().threads // WARP
@@ -249,6 +264,7 @@ def measure(quick: bool = False) -> list[Result]:
     return [
         *paper_sweep(STEPS // scale),
         *many_agents(RUNS // scale),
+        runs_that_differ(COMPARED // scale),
         reproduction(settings.QUICK if quick else settings.FULL),
         *one_federation(AGENTS // scale, STEPS // scale),
         cars(CARS // scale, 2 * SHORT),

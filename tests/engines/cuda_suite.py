@@ -350,12 +350,17 @@ def test_the_benchmark_measures_all_it_says(monkeypatch):
     monkeypatch.setattr(gpu.settings, "QUICK", tiny)
     monkeypatch.setattr(gpu, "START", "print(1.5)")
     small = {"STEPS": 100, "LEVELS": (0.0,), "SIZES": (1,), "RUNS": 10, "SHORT": 10}
-    small |= {"AGENTS": 1000, "CARS": 20}
+    small |= {"AGENTS": 1000, "CARS": 20, "COMPARED": 10}
     for name, value in small.items():
         monkeypatch.setattr(gpu, name, value)
     told = {result.what: result for result in gpu.measure(quick=True)}
     wanted = ["kernel", "with transfers", "cpu engine", "float32", "sweeps of reproduce", "K = 10, wall"]
-    wanted += ["d = 25, memory of arrays", "mountain cars", "first result in a second process"]
+    wanted += [
+        "d = 25, memory of arrays",
+        "mountain cars",
+        "first result in a second process",
+        "numbers than cpu",
+    ]
     wanted += (
         [] if SIMULATED else ["registers", "theoretical occupancy", "can be issued", "what it waits for"]
     )

@@ -1,5 +1,6 @@
 """Engines for NVIDIA GPUs, written with numba-cuda."""
 
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,7 +22,7 @@ from fedsarsa.engines.cuda_batch import (
     unsigned_failures,
 )
 from fedsarsa.engines.cuda_device import device_array, grid, to_device, to_host
-from fedsarsa.engines.cuda_general import COLUMNS, Shape, Training
+from fedsarsa.engines.cuda_general import COLUMNS, Training, shape_of
 from fedsarsa.engines.cuda_memory import fitting
 from fedsarsa.engines.cuda_server import settle_kernel, settling
 from fedsarsa.engines.general import worlds_of
@@ -102,16 +103,8 @@ class CudaGeneralEngine(CudaEngine):
             )
         self.model, self.worlds = model_of(problem), to_device(worlds_of(problem))
         self.device_model = to_device(self.model)
-        model, actions = self.model, len(self.model.numbers)
-        shape = Shape(
-            inputs=max(model.inputs, 1),
-            actions=actions,
-            active=model.basis.active,
-            rows=actions if model.joint else 1,
-            world=self.worlds.kind,
-            basis=model.kind,
-            policy=model.choice.policy,
-        )
+        held = first_episodes(replace(problem, runs=1))
+        shape = shape_of(self.model, self.worlds.kind, held.seen.shape[-1], held.physical.shape[-1])
         self.kernels = cuda_general.kernels(shape)
         self.on_device = problem.takes_mean
         # Sums of parts are faster, and differ in their last bits from sums in order.

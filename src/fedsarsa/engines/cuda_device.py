@@ -4,15 +4,21 @@ Numba's simulator (NUMBA_ENABLE_CUDASIM=1) runs kernels in Python, without a GPU
 """
 
 import functools
+import hashlib
+import itertools
+import operator
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedsarsa._numba import SIMULATED, DeviceBuild, building, in_single
+from fedsarsa._files import SEAL_LENGTH, sealed, write
+from fedsarsa._numba import SIMULATED, DeviceBuild, building, cache_folder, in_single
 
 T = TypeVar("T")
 
@@ -120,17 +126,24 @@ def grid(items: int, threads: int = 128) -> tuple[int, int]:
 
 
 class DeviceKernel:
-    """A kernel for the GPU, compiled when it is first launched, for arguments of just those types."""
+    """A kernel for the GPU, compiled when it is first launched, for arguments of just those types.
 
-    def __init__(self, function: Callable[..., None], build: DeviceBuild = DOUBLE, **options: Any) -> None:
+    Machine code is kept on disk, as that of the cpu engine is. ``known`` is what else the function was made
+    for.
+    """
+
+    def __init__(
+        self, function: Callable[..., None], build: DeviceBuild = DOUBLE, known: Any = (), **options: Any
+    ) -> None:
         from numba import cuda
         from numba.cuda.core import config
 
         config.CUDA_LOW_OCCUPANCY_WARNINGS = 0  # of what users do not choose
         self.build, self.allowed = build, STATIC_SHARED
+        self.name = f"{function.__name__} {known} {build.single} {options}"
         more: dict[str, Any] = {} if SIMULATED else {"lto": False, **options}
         self.dispatcher: Any = cuda.jit(in_single(function) if build.single else function, **more)
-        self.compiled: Any = None
+        self.kernel: Any = None  # of the CUDA driver
         self.sent: list[tuple[Any, list[Any]]] = []
 
     def launch(self, blocks: int, threads: int, shared: int, *arguments: Any) -> None:
@@ -140,32 +153,46 @@ class DeviceKernel:
                 warnings.simplefilter("ignore", RuntimeWarning)  # NumPy's about what wraps around
                 self.dispatcher[blocks, threads, 0, shared](*arguments)
             return
-        if self.compiled is None:
-            types = tuple(map(self.dispatcher.typeof_pyval, arguments))
-            with compiling(self.build):
-                self.compiled = self.dispatcher.compile(types)
+        if self.kernel is None:
+            self.kernel = self._machine_code(tuple(map(self.dispatcher.typeof_pyval, arguments)))
         if shared > self.allowed:
             self._allow(shared)
         from cuda.core import LaunchConfig, launch
 
         where = self.dispatcher[blocks, threads, 0, shared]
         size = LaunchConfig(grid=where.griddim, block=where.blockdim, shmem_size=shared)
-        launch(where.stream, size, self.compiled._codelibrary.get_cufunc().kernel, *self._flat(arguments))
+        launch(where.stream, size, self.kernel, *self._flat(arguments))
 
     def forget(self) -> None:
         """Let go of the arguments of the last launch, and of their memory on the GPU."""
         self.sent.clear()
 
+    def _machine_code(self, types: tuple[Any, ...]) -> Any:
+        """The kernel for arguments of some types: kept from before, or compiled now and kept."""
+        from cuda.core import ObjectCode
+
+        path = kept_at(f"{self.name} {types}")
+        if path is not None and path.exists():
+            content = path.read_bytes()
+            if sealed(content[:-SEAL_LENGTH]) == content:
+                entry, _, code = content[:-SEAL_LENGTH].partition(b"\n")
+                return ObjectCode.from_cubin(code).get_kernel(entry.decode())
+        with compiling(self.build):
+            library = self.dispatcher.compile(types)._codelibrary
+        found = library.get_cufunc()
+        if path is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write(sealed(found.name.encode() + b"\n" + bytes(library.get_cubin().code)), path)
+        return found.kernel
+
     def _flat(self, arguments: Sequence[Any]) -> Iterator[Any]:
         """The numbers and addresses in the arguments; of those of the last launch, as they were then.
 
-        Numba looks at every array anew, which takes longer than a short round.
+        To look at every array anew takes longer than a short round.
         """
-        for i, (kind, argument) in enumerate(zip(self.compiled.argument_types, arguments, strict=True)):
+        for i, argument in enumerate(arguments):
             if i >= len(self.sent) or self.sent[i][0] is not argument:
-                flat: list[Any] = []
-                self.compiled._prepare_args(kind, argument, 0, [], flat)
-                self.sent[i : i + 1] = [(argument, flat)]
+                self.sent[i : i + 1] = [(argument, list(numbers_of(argument)))]
             yield from self.sent[i][1]
 
     def _allow(self, shared: int) -> None:
@@ -174,11 +201,43 @@ class DeviceKernel:
         from numba import cuda
 
         attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-        handle = self.compiled._codelibrary.get_cufunc().handle
-        status, *_ = driver.cuKernelSetAttribute(attribute, shared, handle, cuda.get_current_device().id)
+        status, *_ = driver.cuKernelSetAttribute(
+            attribute, shared, self.kernel.handle, cuda.get_current_device().id
+        )
         if status != driver.CUresult.CUDA_SUCCESS:
             raise RuntimeError(f"the GPU refused {shared} bytes of shared memory per block: {status.name}")
         self.allowed = shared
+
+
+def numbers_of(argument: Any) -> Iterator[Any]:
+    """An argument as kernels of Numba take it: of arrays, sizes and addresses; all of tuples."""
+    if isinstance(argument, tuple):
+        for one in argument:
+            yield from numbers_of(one)
+    elif hasattr(argument, "__cuda_array_interface__"):
+        strides = itertools.accumulate(argument.shape[:0:-1], operator.mul, initial=argument.dtype.itemsize)
+        yield from (0, 0, argument.size, argument.dtype.itemsize)
+        yield argument.__cuda_array_interface__["data"][0]
+        yield from (*argument.shape, *reversed(list(strides)))
+    elif isinstance(argument, np.generic):
+        kind: Any = argument.dtype
+        yield np.ctypeslib.as_ctypes_type(kind)(argument.item())
+    else:
+        yield argument
+
+
+def kept_at(name: str) -> Path | None:
+    """Where the machine code of a kernel is kept for this GPU; None where nothing can be kept."""
+    import numba
+    from numba import cuda
+
+    settings: Any = numba.config
+    folder = cache_folder(settings.CACHE_DIR)
+    if not folder:
+        return None
+    made_for = numba.__version__, version("numba-cuda"), cuda.runtime.get_version(), context().device.name
+    digest = hashlib.sha256(f"{name} {made_for} {context().device.compute_capability}".encode())
+    return Path(folder) / f"{digest.hexdigest()}.cubin"
 
 
 @contextmanager

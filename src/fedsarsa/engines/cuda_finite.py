@@ -598,4 +598,6 @@ def kernels(shape: Shape) -> Kernels:
             start += width
 
     build = DeviceBuild(((choice.weigh_by, policy),), single)
-    return Kernels(DeviceKernel(start, build), DeviceKernel(rounds, build, max_registers=shape.registers))
+    return Kernels(
+        DeviceKernel(start, build, shape), DeviceKernel(rounds, build, shape, max_registers=shape.registers)
+    )

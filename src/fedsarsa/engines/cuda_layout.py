@@ -13,7 +13,6 @@ RESERVED = 1024  # bytes of shared memory that each block costs besides its own
 MOST_BLOCKS = 32  # that a multiprocessor runs at a time
 MOST_FEDERATIONS = 64  # of a block: each is another one to average
 LARGEST = 256  # threads of a block: more of them wait longer for each other
-HIDDEN = 512  # threads that a multiprocessor could run while one waits for its own results
 
 
 def fits(limits: Limits, bytes_each: int) -> bool:
@@ -77,7 +76,7 @@ def threads_for(
         blocks = int((apart + packed).sum())
         busiest = -(-blocks // limits.multiprocessors)
         waves = -(-busiest // max(resident, 1))
-        return waves * (HIDDEN + min(busiest, max(resident, 1)) * threads), -threads
+        return (busiest if waves == 1 else waves * resident) * threads, -threads
 
     fewest = -(-int(agents.max()) // WARP) * WARP if whole else WARP
     return min(range(fewest, widest(limits, bytes_each) + 1, WARP), key=cost)

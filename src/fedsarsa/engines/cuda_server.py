@@ -92,4 +92,4 @@ def settle_kernel(averaged: bool) -> DeviceKernel:
             if due:
                 records.central[federation, place, j] = kept
 
-    return DeviceKernel(settle, max_registers=64)
+    return DeviceKernel(settle, known=averaged, max_registers=64)

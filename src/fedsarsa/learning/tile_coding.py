@@ -138,7 +138,7 @@ class Tiles(Basis):
                 index[k] = k * c.each + np.int64(((U64(index[k]) >> _HALF) * U64(c.slots)) >> _HALF)
                 value[k] = c.weight
             return
-        _encode(len(c.bins), c, unit, index, value)
+        _encode(len(unit), c, unit, index, value)
 
 
 def _over_inputs(count: int) -> Any:
