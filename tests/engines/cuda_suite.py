@@ -1,5 +1,6 @@
 """The cuda engine beside the reference: on a GPU (``make test-gpu``), or in the simulator (test_cuda.py)."""
 
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from signal import SIGINT, raise_signal
@@ -521,3 +522,57 @@ def test_float32_is_for_what_it_serves():
     greedy.train(group_of(40 if SIMULATED else 400), 4, runs=1, engine="cuda", precision="float32")
     with pytest.raises(ValueError, match="precision must be one of float32, float64"):
         fs.FedSARSA(fs.OneHot()).train(group_of(), 10, engine="cuda", precision="half")
+
+
+class Library:
+    """What Numba has of a compiled kernel: its name and its machine code."""
+
+    name, kernel, code = "entry", "compiled", b"machine\ncode"
+
+    @property
+    def _codelibrary(self):
+        return self
+
+    def get_cufunc(self):
+        return self
+
+    def get_cubin(self):
+        return self
+
+
+def test_kernels_are_kept(monkeypatch, tmp_path):
+    """The next process reads what was compiled; what is damaged is compiled anew."""
+    import cuda.core
+
+    class Code:
+        @staticmethod
+        def from_cubin(code):
+            return SimpleNamespace(get_kernel=lambda name: (name, code))
+
+    compiled = []
+    path = tmp_path / "folder" / "kernel.cubin"
+    monkeypatch.setattr(cuda.core, "ObjectCode", Code)
+    monkeypatch.setattr(cuda_device, "kept_at", lambda _: path)
+    monkeypatch.setattr(cuda_device, "compiling", lambda _: nullcontext())
+
+    def machine_code():
+        own = cuda_device.DeviceKernel(lambda: None)
+        own.dispatcher = SimpleNamespace(compile=lambda types: compiled.append(types) or Library())
+        return own._machine_code(("float64",))
+
+    assert machine_code() == "compiled"
+    assert machine_code() == ("entry", b"machine\ncode")
+    path.write_bytes(path.read_bytes().replace(b"machine", b"machina"))
+    assert machine_code() == "compiled"
+    assert compiled == [("float64",)] * 2
+
+
+def test_arguments_as_kernels_take_them():
+    """As Numba lays out arrays: two addresses that are not used, sizes, the address, shape and strides."""
+    array = SimpleNamespace(
+        __cuda_array_interface__={"data": (99, False)}, shape=(2, 3), size=6, dtype=np.dtype(np.uint32)
+    )
+    numbers = list(cuda_device.numbers_of((array, (np.uint64(2**63), 0.5), True)))
+    assert numbers[:9] == [0, 0, 6, 4, 99, 2, 3, 12, 4]
+    assert numbers[9].value == 2**63
+    assert numbers[10:] == [0.5, True]
