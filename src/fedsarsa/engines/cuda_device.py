@@ -9,7 +9,7 @@ import itertools
 import operator
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -181,8 +181,9 @@ class DeviceKernel:
             library = self.dispatcher.compile(types)._codelibrary
         found = library.get_cufunc()
         if path is not None:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write(sealed(found.name.encode() + b"\n" + bytes(library.get_cubin().code)), path)
+            with suppress(OSError):  # no room on the disk, say: the next process compiles as well
+                path.parent.mkdir(parents=True, exist_ok=True)
+                write(sealed(found.name.encode() + b"\n" + bytes(library.get_cubin().code)), path)
         return found.kernel
 
     def _flat(self, arguments: Sequence[Any]) -> Iterator[Any]:
