@@ -17,7 +17,7 @@ from fedsarsa import engines
 from fedsarsa._interrupts import Interrupted
 from fedsarsa._numba import SIMULATED
 from fedsarsa.engines import cuda as cuda_engines
-from fedsarsa.engines import cuda_batch, cuda_device, cuda_layout, cuda_memory
+from fedsarsa.engines import cuda_batch, cuda_device, cuda_general, cuda_layout, cuda_memory
 from fedsarsa.engines.compiled import finish_span, span_of
 from fedsarsa.experiments import grid, sweep
 from fedsarsa.experiments.leaderboard import entries, fleets, together
@@ -133,6 +133,41 @@ def test_one_agent_and_more_than_a_block_has(agents):
     for size in (0.3, fs.LinearDecay(4.0, 8.0)):
         algo = fs.FedSARSA(fs.ModuloFeatures(3, 2), fs.Softmax(1.0), size, 4)
         same(algo, group_of(agents), steps=9, runs=3)
+
+
+@pytest.mark.skipif(not SIMULATED, reason="needs the simulator, which gives memory to blocks")
+@pytest.mark.parametrize("agents", [1, 3, 40])
+@pytest.mark.parametrize("radius", [None, 0.3])
+@pytest.mark.parametrize("size", [0.3, fs.LinearDecay(4.0, 8.0)], ids=repr)
+def test_nothing_is_read_before_it_is_written(monkeypatch, agents, radius, size):
+    """Blocks begin with what others left in shared memory, which may be NaN."""
+    from numba.cuda.simulator import kernelapi
+
+    own = kernelapi.FakeCUDAShared.__init__
+
+    def begin(self, dynshared_size):
+        own(self, dynshared_size)
+        self._dynshared[:] = -1  # NaN in float64
+
+    monkeypatch.setattr(kernelapi.FakeCUDAShared, "__init__", begin)
+    monkeypatch.setattr(cuda_engines, "FIRST_SPAN", 1)  # several spans: later ones begin with the mean
+    same(fs.FedSARSA(fs.ModuloFeatures(3, 2), fs.Softmax(1.0), size, 2, radius), group_of(agents), 8, runs=2)
+
+
+def test_precisions_in_one_process():
+    """Large federations are settled by a kernel of their own, for numbers of their precision."""
+    algo = fs.FedSARSA(fs.ModuloFeatures(3, 2), fs.Softmax(1.0), 0.3, 4, 0.3)
+    algo.train(group_of(70), 8, runs=1, engine="cuda", precision="float32")
+    same(algo, group_of(70), steps=8, runs=1)
+
+
+def test_many_active_features_stay_in_rows(monkeypatch):
+    monkeypatch.setattr(cuda_general, "HELD", 2)
+    cuda_general.kernels.cache_clear()
+    try:
+        same(fs.FedSARSA(fs.FourierBasis(2), fs.Softmax(1.0), 0.1, 4), fs.control.fleet("MountainCar", 2), 9)
+    finally:
+        cuda_general.kernels.cache_clear()
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,8 @@ from fedsarsa.learning.step_sizes import ConstantStep
 
 T = TypeVar("T")
 
+LARGEST_TABLE = 2**32  # entries of a world, which kernels count with 32 bits
+
 
 def shape_of(problem: Problem) -> Shape:
     """What kernels are compiled for."""
@@ -43,7 +45,7 @@ def shape_of(problem: Problem) -> Shape:
         averaged=problem.average_offset is not None,
         known=int(tables.worlds.reward_next) == 0,
         rotated=bool(tables.actions > tables.worlds.states),
-        steady=all(isinstance(one, ConstantStep) for one in problem.schedules),
+        steady=all(type(one) is ConstantStep for one in problem.schedules),
         even=bool((problem.weights == problem.weights[0]).all()),
         whole=True,
         single=problem.precision == SINGLE,
@@ -84,6 +86,9 @@ def serves(problem: Problem) -> bool:
     if not (problem.holds_pairs and problem.step.plain and not problem.step.redraw_actions):
         return False
     if problem.step.behaviour or not problem.takes_mean:
+        return False
+    worlds = tables_of(problem).worlds
+    if max(worlds.action_size.max() * problem.fleet.action_count, worlds.reward_world) >= LARGEST_TABLE:
         return False
     each = bytes_each(shape_of(problem), problem.features.dim)
     whole = not ordered(problem) or problem.agents <= widest(limits(), each)
@@ -148,7 +153,7 @@ class Batch:
 
     def close(self) -> None:
         """Let go of what kernels hold on the GPU."""
-        for kernel in (*self.kernels, settle_kernel(self.shape.averaged)):
+        for kernel in (*self.kernels, settle_kernel(self.shape.averaged, self.shape.single)):
             kernel.forget()
 
     def runs_of(self, place: int) -> slice:
@@ -249,7 +254,7 @@ class Batch:
         if self.shape.whole or not span.synchronises:
             take(device_span, 0, fresh)
         else:
-            settle, owned = settle_kernel(self.shape.averaged), to_device(self.owned)
+            settle, owned = settle_kernel(self.shape.averaged, self.shape.single), to_device(self.owned)
             for k in range(span.rounds):
                 column = k * span.steps
                 own = device_span._replace(

@@ -306,7 +306,7 @@ def kernels(shape: Shape) -> Kernels:
         progress = U32(masses + room) if averaged else U32(0)
         s, a = U32(lanes.states[lane]), U32(lanes.actions[lane])
         ahead = first_ahead(own, held, s, a, span.t)
-        running = federations.failed_at[federation] == RUNS
+        running = federations.failed_at[federation] >= span.t  # who fails later may not be the first to
         # Masses are relative to that of the first parameter when the round before the last one ended.
         base = later = (
             federations.central[federation, 0] if not single else number(federations.central[federation, 0])
@@ -464,7 +464,7 @@ def kernels(shape: Shape) -> Kernels:
                 copy_column(shared, U32(masses + f), U32(masses + thread), threads, dim)
         at, j = U32(progress + thread), U32(0)
         while averaged and j < dim:
-            shared[at] = shared[at] * 0.0
+            shared[at] = 0.0
             at, j = U32(at + threads), U32(j + U32(1))
 
     @piece

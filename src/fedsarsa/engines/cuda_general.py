@@ -18,7 +18,7 @@ from fedsarsa._checks import Floats
 from fedsarsa._numba import I64, U64, DeviceBuild, piece
 from fedsarsa.engines import general_rounds
 from fedsarsa.engines.arrays import Span, later_weight
-from fedsarsa.engines.cuda_arrays import RUNS, Federations, Records
+from fedsarsa.engines.cuda_arrays import Federations, Records
 from fedsarsa.engines.cuda_device import DeviceKernel
 from fedsarsa.engines.general_rounds import Learners, Worlds
 from fedsarsa.learning import bases, choice, local_step, random
@@ -26,6 +26,7 @@ from fedsarsa.learning.continuous_features import Coefficients
 from fedsarsa.learning.step_arrays import AgentState, Model, Moment, StepWorkspace
 from fedsarsa.worlds.control import dynamics
 
+HELD = 64  # active features that a thread holds: where there are more, they stay in the agent's row
 REGISTERS = 128  # of a thread: with more, too few threads would run at a time
 COLUMNS, ROWS = 32, 64  # parameters that a block sums up, and agents whose are read at a time
 
@@ -140,6 +141,8 @@ def kernels(shape: Shape) -> Kernels:
     """The kernels for steps of one ``shape``."""
     inputs, seen, physical, actions, active, rows = shape[:6]
     finite, hashed, joint, dense, behaves, fixed, traced, redraws, target, leaves = shape[9:]
+    held = active if active <= HELD else 0
+    room = max(held, 1)
     world, basis = max(shape.world, 0), max(shape.basis, 0)  # of finite worlds, none is called
     chosen = (
         (dynamics.reset, world),
@@ -249,12 +252,16 @@ def kernels(shape: Shape) -> Kernels:
             workspace.numbers[c] = model.numbers[c]
         # Rows of neighbours are far from each other: what every step reads and writes is held here meanwhile.
         given = learners.agent_state
+        places = cuda.local.array((1, room), types.int64)
+        value = cuda.local.array((1, room), types.float64)
+        if held == 0:
+            places, value = given.places[lane : lane + 1], given.value[lane : lane + 1]
         own = AgentState(
             seen=cuda.local.array((1, seen), types.float64),
             actions=cuda.local.array(1, types.uint32),
             numbers=cuda.local.array(1, types.float64),
-            places=cuda.local.array((1, active), types.int64),
-            value=cuda.local.array((1, active), types.float64),
+            places=places,
+            value=value,
             trace=given.trace[lane : lane + 1],
             live=given.live[lane : lane + 1],
             live_count=given.live_count[lane : lane + 1],
@@ -280,7 +287,7 @@ def kernels(shape: Shape) -> Kernels:
         )
         for j in range(seen):
             own.seen[0, j] = given.seen[lane, j]
-        for j in range(active):
+        for j in range(held):
             own.places[0, j], own.value[0, j] = given.places[lane, j], given.value[lane, j]
         own.actions[0], own.numbers[0] = given.actions[lane], given.numbers[lane]
         own.elapsed[0], own.gain[0], own.clipped[0] = (
@@ -299,7 +306,7 @@ def kernels(shape: Shape) -> Kernels:
             moment = Moment(here, who, training.seed, U64(run), stream, U64(random.START))
             general_rounds.first_state(all_worlds, learner, moment)
             local_step.begin(whole, own, learner.theta[0], moment, workspace)
-        elif failed_at[run] == RUNS and training.present[lane]:
+        elif failed_at[run] >= U64(span.t + k * span.steps) and training.present[lane]:
             column = k * span.steps
             first = span.t + column
             time_bin, later = bin_of(all_worlds, first)
@@ -321,7 +328,7 @@ def kernels(shape: Shape) -> Kernels:
             add_bin(own, given, lane, time_bin, worlds.bins)
         for j in range(seen):
             given.seen[lane, j] = own.seen[0, j]
-        for j in range(active):
+        for j in range(held):
             given.places[lane, j], given.value[lane, j] = own.places[0, j], own.value[0, j]
         given.actions[lane], given.numbers[lane] = own.actions[0], own.numbers[0]
         given.elapsed[lane], given.gain[lane], given.clipped[lane] = (

@@ -134,7 +134,7 @@ def record_alone(
 @piece
 def sum_of(numbers: Floats, at: int, apart: int, count: int) -> float:
     """The sum of ``count`` numbers, in their order, at ``numbers[at::apart]``."""
-    total, i = numbers[at] * 0.0, U32(0)
+    total, i = 0.0, U32(0)  # not a number of the array times 0: there may be none, or NaN
     while i + AT_ONCE <= count:
         for _ in range(5):
             total += numbers[at]
@@ -154,7 +154,7 @@ def mean_of(
 
     Where weights are ``even``, they are the first one.
     """
-    total, weight, i = theta[at] * 0.0, weights[first], U32(0)
+    total, weight, i = 0.0, weights[first], U32(0)
     while i + AT_ONCE <= agents:
         for _ in range(5):
             if not even:
@@ -174,7 +174,7 @@ def spread_of(
     theta: Floats, at: int, apart: int, weights: Floats, first: int, agents: int, even: bool, mean: float
 ) -> float:
     """The weighted mean of squared distances from ``mean``."""
-    total, weight, i = mean * 0.0, weights[first], U32(0)
+    total, weight, i = 0.0, weights[first], U32(0)
     while i + AT_ONCE <= agents:
         for _ in range(5):
             if not even:

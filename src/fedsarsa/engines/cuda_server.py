@@ -24,7 +24,7 @@ def settling() -> tuple[int, int]:
 
 
 @cache
-def settle_kernel(averaged: bool) -> DeviceKernel:
+def settle_kernel(averaged: bool, single: bool = False) -> DeviceKernel:
     """Average what the blocks of each federation have summed up, project and record.
 
     ``owned`` (F + 1,) are the places of every federation's first blocks in ``records.parts``, whose first one
@@ -92,4 +92,4 @@ def settle_kernel(averaged: bool) -> DeviceKernel:
             if due:
                 records.central[federation, place, j] = kept
 
-    return DeviceKernel(settle, known=averaged, max_registers=64)
+    return DeviceKernel(settle, known=(averaged, single), max_registers=64)
