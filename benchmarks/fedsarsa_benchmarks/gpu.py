@@ -260,7 +260,8 @@ def measure(quick: bool = False) -> list[Result]:
     if missing is not None:
         return [Result("GPU", missing)]
     scale = 10 if quick else 1
-    first = subprocess.run([sys.executable, "-c", START], capture_output=True, check=True, text=True)
+    for _ in range(2):  # the first process compiles
+        first = subprocess.run([sys.executable, "-c", START], capture_output=True, check=True, text=True)
     return [
         *paper_sweep(STEPS // scale),
         *many_agents(RUNS // scale),

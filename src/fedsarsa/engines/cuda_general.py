@@ -27,7 +27,7 @@ from fedsarsa.learning.step_arrays import AgentState, Model, Moment, StepWorkspa
 from fedsarsa.worlds.control import dynamics
 
 HELD = 64  # active features that a thread holds: where there are more, they stay in the agent's row
-REGISTERS = 128  # of a thread: with more, too few threads would run at a time
+FEW, REGISTERS = 16, 128  # of few actions, a thread's registers: with more, too few would run at a time
 COLUMNS, ROWS = 32, 64  # parameters that a block sums up, and agents whose are read at a time
 
 
@@ -142,6 +142,7 @@ def kernels(shape: Shape) -> Kernels:
     inputs, seen, physical, actions, active, rows = shape[:6]
     finite, hashed, joint, dense, behaves, fixed, traced, redraws, target, leaves = shape[9:]
     held = active if active <= HELD else 0
+    limit = {"max_registers": REGISTERS} if actions <= FEW else {}
     room = max(held, 1)
     world, basis = max(shape.world, 0), max(shape.basis, 0)  # of finite worlds, none is called
     chosen = (
@@ -386,6 +387,6 @@ def kernels(shape: Shape) -> Kernels:
 
     return Kernels(
         DeviceKernel(broadcast),
-        DeviceKernel(take_round, DeviceBuild(chosen, inlined=False), shape, max_registers=REGISTERS),
+        DeviceKernel(take_round, DeviceBuild(chosen, inlined=False), shape, **limit),
         DeviceKernel(sums),
     )
