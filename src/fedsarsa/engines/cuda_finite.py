@@ -194,7 +194,7 @@ def kernels(shape: Shape) -> Kernels:
         step = U32(0)
         while step < steps:
             turn = held.turns * (finite_step.rotation(worlds, a) if rotated else a)
-            s_next = U32(finite_step.turned(held.states, alias.resolve(entry, column, fraction), turn))
+            s_next = U32(finite_step.turned(held, alias.resolve(entry, column, fraction), turn))
             if not known:
                 reward = held.reward[reward_place(held, s, a, s_next)]
             if not steady:

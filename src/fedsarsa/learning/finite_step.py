@@ -52,24 +52,24 @@ def rotation(worlds: WorldTables, a: int) -> int:
 @piece
 def drawn(worlds: WorldTables, row: int, turn: int, column: int, fraction: int) -> int:
     """s' from the row of (s, a) in the alias table, turned by ``turn``."""
-    return turned(worlds.states, alias.draw(worlds.alias, row, column, fraction), turn)
+    return turned(worlds, alias.draw(worlds.alias, row, column, fraction), turn)
 
 
 def _least(_: DeviceBuild) -> Callable[..., Any]:
     """`turned` for a GPU: what is below zero is above all states where numbers have no sign."""
 
-    def turned(states: int, s: int, turn: int) -> int:
+    def turned(worlds: Any, s: int, turn: int) -> int:
         moved = U32(s + turn)
-        return min(moved, U32(moved - states))
+        return min(moved, U32(moved - worlds.states))
 
     return turned
 
 
 @on_device(_least)
-def turned(states: int, s: int, turn: int) -> int:
-    """``s`` + ``turn``, modulo the number of states."""
-    beyond = s + turn - states
-    return beyond + (states & (U64(0) - (beyond >> alias.SIGN)))  # no branch, as in alias.draw
+def turned(worlds: Any, s: int, turn: int) -> int:
+    """``s`` + ``turn``, modulo the number of ``worlds.states``."""
+    beyond = s + turn - worlds.states
+    return beyond + (worlds.states & (U64(0) - (beyond >> alias.SIGN)))  # no branch, as in alias.draw
 
 
 @piece
