@@ -1,5 +1,6 @@
 """How fast control worlds train, beside the same algorithm in Python over Gymnasium."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -90,28 +91,22 @@ def vector(vectored: bool, steps: int) -> float:
     return per_step(lambda length: algo.train(fleet, length, runs=1), steps, 64, 3)
 
 
-def measure(quick: bool = False) -> list[Result]:
+def measure(quick: bool = False) -> Iterator[Result]:
     """Every number of the control worlds, in order."""
     scale = 10 if quick else 1
-    results = []
     for name in SETTINGS:
         fast, slow = compiled(name, 50_000 // scale), in_python(name, 2_000 // scale)
-        results.append(Result(f"{name}, plain Python over Gymnasium", f"{slow * 1e9:,.0f} ns per agent-step"))
-        results.append(
-            at_most(f"{name}, eight tilings, 2 threads, N = 16", fast * 1e9, " ns per agent-step", 120)
-        )
-        results.append(at_least(f"{name}, plain Python / cpu engine", slow / fast, "x", 100))
+        yield Result(f"{name}, plain Python over Gymnasium", f"{slow * 1e9:,.0f} ns per agent-step")
+        yield at_most(f"{name}, eight tilings, 2 threads, N = 16", fast * 1e9, " ns per agent-step", 120)
+        yield at_least(f"{name}, plain Python / cpu engine", slow / fast, "x", 100)
     alone = compiled("CartPole", 50_000 // scale, runs=1)
-    results.append(Result("CartPole, the same with one run", f"{alone * 1e9:.3g} ns per agent-step"))
+    yield Result("CartPole, the same with one run", f"{alone * 1e9:.3g} ns per agent-step")
     for agents in (1, 4):
         share = overhead(20_000 // scale // agents, agents)
-        results.append(
-            Result(f"GymWorld, overhead / stepping the carts, N = {agents}", f"{100 * share:.0f} %")
-        )
+        yield Result(f"GymWorld, overhead / stepping the carts, N = {agents}", f"{100 * share:.0f} %")
     share = overhead(5_000 // scale)
-    results.append(at_most("GymWorld, overhead / stepping the carts, N = 16", 100 * share, "%", 30))
+    yield at_most("GymWorld, overhead / stepping the carts, N = 16", 100 * share, "%", 30)
     share = overhead(5_000 // scale, own=True)
-    results.append(at_most("GymWorld, the same with a function for features", 100 * share, "%", 30))
+    yield at_most("GymWorld, the same with a function for features", 100 * share, "%", 30)
     one, many = (vector(vectored, 2_000 // scale) for vectored in (False, True))
-    results.append(Result("GymWorld, 64 carts one by one / as a vector environment", f"{one / many:.2g} x"))
-    return results
+    yield Result("GymWorld, 64 carts one by one / as a vector environment", f"{one / many:.2g} x")

@@ -31,15 +31,14 @@ training.seed = {seeds}
 """
 
 
-def measure(quick: bool = False) -> list[Result]:
+def measure(quick: bool = False) -> Iterator[Result]:
     """Flower on loopback with three agents; Ray with two actors, and a sweep on it."""
-    results: list[Result] = []
     if find_spec("flwr"):
-        results += _flower(4 if quick else 10)
+        yield from _flower(4 if quick else 10)
     if find_spec("ray"):
         with _two_cores():
-            results += [_ray_round(20 if quick else 200), _ray_sweep(20 if quick else 100)]
-    return results
+            yield _ray_round(20 if quick else 200)
+            yield _ray_sweep(20 if quick else 100)
 
 
 def _flower(rounds: int) -> Iterator[Result]:

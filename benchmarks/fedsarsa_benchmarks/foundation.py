@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from functools import partial
 
 import numpy as np
@@ -51,49 +52,45 @@ def callback_cost(steps: int, record_every: int = 10, repeats: int = 15) -> floa
     return float(told / without - 1)
 
 
-def measure(quick: bool = False) -> list[Result]:
+def measure(quick: bool = False) -> Iterator[Result]:
     """Every number of the foundation, in order."""
     scale = 10 if quick else 1
     fleet = fs.paper.fleet(20)
-    results = []
 
     loop = per_step(partial(plain_numpy.train, fleet), 200 // scale, len(fleet), repeats=3) * 1e9
     both = cost(fleet, 20_000 // scale, 20)
     one = cost(fleet, 20_000 // scale, 20, threads=1)
-    results.append(Result("plain NumPy loop", f"{loop:,.0f} ns per agent-step"))
-    results.append(Result("cpu engine, 2 threads", f"{both:,.1f} ns per agent-step"))
-    results.append(at_least("plain loop / cpu engine, N = 20, twenty runs", loop / both, "x", 2500))
-    results.append(at_least("one thread / two threads", one / both, "x", 1.7))
+    yield Result("plain NumPy loop", f"{loop:,.0f} ns per agent-step")
+    yield Result("cpu engine, 2 threads", f"{both:,.1f} ns per agent-step")
+    yield at_least("plain loop / cpu engine, N = 20, twenty runs", loop / both, "x", 2500)
+    yield at_least("one thread / two threads", one / both, "x", 1.7)
     rounds = advance_cost(20, 20)
-    results.append(at_most("rounds alone, one thread, N = 20, twenty runs", rounds, " ns per agent-step", 25))
+    yield at_most("rounds alone, one thread, N = 20, twenty runs", rounds, " ns per agent-step", 25)
     for runs in (10, 1):
         alone = advance_cost(1, runs) / rounds
-        results.append(at_most(f"cost at N = 1 with {runs} run(s) / N = 20 with twenty", alone, "x", 2))
+        yield at_most(f"cost at N = 1 with {runs} run(s) / N = 20 with twenty", alone, "x", 2)
 
     worlds = fs.paper.fleet(100)
     large = fs.Fleet(worlds[i % 100] for i in range(10_000))
-    results.append(
-        at_most("cost at N = 10 000 (100 worlds) / N = 20", cost(large, 400 // scale, 2) / both, "x", 1.5)
-    )
+    yield at_most("cost at N = 10 000 (100 worlds) / N = 20", cost(large, 400 // scale, 2) / both, "x", 1.5)
     ten = cost(fleet, 20_000 // scale, 10)
     thousand = cost(fleet, 400 // scale, 1000)
-    results.append(at_most("cost of 1000 federations / 10 federations", thousand / ten, "x", 1.2))
+    yield at_most("cost of 1000 federations / 10 federations", thousand / ten, "x", 1.2)
 
     table = np.random.default_rng(0).normal(size=(100, 100, 25))
     dense = cost(fleet, 400 // scale, 20, threads=1, features=fs.TabularFeatures(table, normalise=True))
-    results.append(at_most("dense features, d = 25, one thread", dense / 1000, " us per agent-step", 2))
+    yield at_most("dense features, d = 25, one thread", dense / 1000, " us per agent-step", 2)
 
     share = callback_cost(200_000 // scale)
-    results.append(at_most("a callback that does nothing, a record every 100 steps", 100 * share, " %", 1))
+    yield at_most("a callback that does nothing, a record every 100 steps", 100 * share, " %", 1)
     share = callback_cost(20_000 // scale, record_every=1)
-    results.append(at_most("the same with a record every 10 steps", 100 * share, " %", 1))
+    yield at_most("the same with a record every 10 steps", 100 * share, " %", 1)
 
     begun = time.perf_counter()
     _child("fs.FedSARSA().train(fs.paper.fleet(20), steps=10, runs=1)")
-    results.append(at_most("a second process, import to first round", time.perf_counter() - begun, " s", 3))
-    results.append(at_most("memory, sweep of 36 cells x 78 agents", _child(SWEEP), " GiB", 1))
-    results.append(at_most("memory, 100 000 agents that share 100 worlds", _child(CROWD), " GiB", 1))
-    return results
+    yield at_most("a second process, import to first round", time.perf_counter() - begun, " s", 3)
+    yield at_most("memory, sweep of 36 cells x 78 agents", _child(SWEEP), " GiB", 1)
+    yield at_most("memory, 100 000 agents that share 100 worlds", _child(CROWD), " GiB", 1)
 
 
 SWEEP = """

@@ -89,7 +89,7 @@ def total(launches: Sequence[Launch]) -> float:
     return sum(one.seconds for one in launches)
 
 
-def paper_sweep(steps: int) -> list[Result]:
+def paper_sweep(steps: int) -> Iterator[Result]:
     """The paper's sweep, all cells side by side on the GPU, and one after another on the processors."""
     from fedsarsa.engines.cuda_batch import Batch
 
@@ -100,7 +100,6 @@ def paper_sweep(steps: int) -> list[Result]:
     ]
     work = sum(problem.agents * problem.runs for problem in problems) * steps
     what = f"the paper's sweep, {work:.2g} agent-steps, "
-    results = []
     for precision, (limit, _) in WANTED.items():
         own = [replace(problem, precision=precision) for problem in problems]
         batch, found = Batch(own), []
@@ -112,15 +111,13 @@ def paper_sweep(steps: int) -> list[Result]:
                 batch.train(states, span_of(own[0], 0, steps))
             found.append((total(launches), time.perf_counter() - begun))
         kernel, wall = min(found)
-        results += [
-            at_most(f"{what}{precision}: kernel", kernel * 1e3, " ms", limit * steps / STEPS),
-            Result(f"{what}{precision}: with transfers", f"{wall * 1e3:,.4g} ms"),
-        ]
+        yield at_most(f"{what}{precision}: kernel", kernel * 1e3, " ms", limit * steps / STEPS)
+        yield Result(f"{what}{precision}: with transfers", f"{wall * 1e3:,.4g} ms")
     begun = time.perf_counter()
     for problem in problems:
         on_processors(problem)
     wall = time.perf_counter() - begun
-    return [*results, Result(f"{what}cpu engine, {available_cores()} cores", f"{wall * 1e3:,.4g} ms")]
+    yield Result(f"{what}cpu engine, {available_cores()} cores", f"{wall * 1e3:,.4g} ms")
 
 
 def on_processors(problem: Problem) -> None:
@@ -131,7 +128,7 @@ def on_processors(problem: Problem) -> None:
         engine.advance(state, problem.steps)
 
 
-def many_agents(runs: int) -> list[Result]:
+def many_agents(runs: int) -> Iterator[Result]:
     """Agent-steps a second of ``runs`` federations of twenty agents, K = 10; kernels alone on the GPU."""
     algo, fleet = fs.FedSARSA(), fs.paper.fleet(20)
 
@@ -142,14 +139,11 @@ def many_agents(runs: int) -> list[Result]:
             train()
         return runs * 20 * SHORT / total(launches), launches
 
-    results = []
     for precision in PRECISIONS:
         measured, launches = rate(runs, precision)
-        results.append(
-            at_least(f"{runs * 20:,} agents, {precision}", measured, " steps/s", WANTED[precision][1])
-        )
+        yield at_least(f"{runs * 20:,} agents, {precision}", measured, " steps/s", WANTED[precision][1])
         if precision == PRECISIONS[0]:
-            results += facts(launches, measured)
+            yield from facts(launches, measured)
     few = max(1, runs // 10)
     known = {f"cuda, {precision}": rate(few, precision)[0] for precision in PRECISIONS}
     problem = algo.problem(fleet, SHORT, few, 0)
@@ -161,11 +155,10 @@ def many_agents(runs: int) -> list[Result]:
         train = plain_jax.trainer(fleet, few, SHORT // 10)
         train()
         known["JAX, float32"] = few * 20 * SHORT / seconds(train, 3)
-    results += [Result(f"{few * 20:,} agents, {name}", f"{one:,.4g} steps/s") for name, one in known.items()]
+    yield from [Result(f"{few * 20:,} agents, {name}", f"{one:,.4g} steps/s") for name, one in known.items()]
     if "JAX, float32" in known:
         over = known["cuda, float64"] / known["JAX, float32"]
-        results.append(at_least("cuda, float64, over JAX", over, " x", 8))
-    return results
+        yield at_least("cuda, float64, over JAX", over, " x", 8)
 
 
 def runs_that_differ(runs: int) -> Result:
@@ -224,7 +217,7 @@ def reproduction(scale: settings.Scale) -> Result:
     return at_most(f"sweeps of reproduce, {work:.2g} agent-steps, wall", wall, " s", 1.0)
 
 
-def one_federation(agents: int, steps: int) -> list[Result]:
+def one_federation(agents: int, steps: int) -> Iterator[Result]:
     """One federation of agents in a hundred worlds, K = 10: its time, and the memory of its arrays."""
     fleet = fs.Fleet(list(fs.paper.fleet(100, eps_p=0.1, eps_r=0.1)) * (agents // 100))
     train = partial(fs.FedSARSA().train, fleet, runs=1, engine="cuda", record_every=10)
@@ -233,10 +226,8 @@ def one_federation(agents: int, steps: int) -> list[Result]:
     begun = time.perf_counter()
     train(steps)
     wall, memory = time.perf_counter() - begun, max(one.memory for one in launches)
-    return [
-        at_most(f"{agents:,} agents, K = 10, wall", wall, " s", 2.0),
-        at_most(f"{agents:,} agents, d = 25, memory of arrays", memory / 2**30, " GiB", 4.0),
-    ]
+    yield at_most(f"{agents:,} agents, K = 10, wall", wall, " s", 2.0)
+    yield at_most(f"{agents:,} agents, d = 25, memory of arrays", memory / 2**30, " GiB", 4.0)
 
 
 def cars(agents: int, steps: int) -> Result:
@@ -254,20 +245,19 @@ def cars(agents: int, steps: int) -> Result:
     )
 
 
-def measure(quick: bool = False) -> list[Result]:
+def measure(quick: bool = False) -> Iterator[Result]:
     """Every number of the GPU, in order; one line that says why, where there is none."""
     missing = engines.ENGINES["cuda"].missing
     if missing is not None:
-        return [Result("GPU", missing)]
+        yield Result("GPU", missing)
+        return
     scale = 10 if quick else 1
     for _ in range(2):  # the first process compiles
         first = subprocess.run([sys.executable, "-c", START], capture_output=True, check=True, text=True)
-    return [
-        *paper_sweep(STEPS // scale),
-        *many_agents(RUNS // scale),
-        runs_that_differ(COMPARED // scale),
-        reproduction(settings.QUICK if quick else settings.FULL),
-        *one_federation(AGENTS // scale, STEPS // scale),
-        cars(CARS // scale, 2 * SHORT),
-        at_most("first result in a second process", float(first.stdout), " s", 5.0),
-    ]
+    yield at_most("first result in a second process", float(first.stdout), " s", 5.0)
+    yield from paper_sweep(STEPS // scale)
+    yield from many_agents(RUNS // scale)
+    yield from one_federation(AGENTS // scale, STEPS // scale)
+    yield cars(CARS // scale, 2 * SHORT)
+    yield runs_that_differ(COMPARED // scale)
+    yield reproduction(settings.QUICK if quick else settings.FULL)

@@ -215,25 +215,25 @@ def _times(what: str, times: Sequence[float], wanted: float) -> Result:
     return Result(what, told, f"at most {wanted:,.0f} ms", middle <= wanted)
 
 
-def measure(quick: bool = False) -> list[Result]:
+def measure(quick: bool = False) -> Iterator[Result]:
     """Start, changes and memory; nothing where there is no Chromium, or no Playwright."""
     if CHROMIUM is None or find_spec("playwright") is None:
-        return [Result("the page", "not measured: it needs Chromium and Playwright")]
+        yield Result("the page", "not measured: it needs Chromium and Playwright")
+        return
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as driver:
         begun = time.time()
         browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         browser.new_page().close()
-        results = [Result("Chromium's own start", f"{time.time() - begun:.1f} s")]
+        yield Result("Chromium's own start", f"{time.time() - begun:.1f} s")
         starts = [start(browser) for _ in range(3 if quick else 6)][1:]  # the first one fills caches
         for part, wanted in (("address", math.inf), ("page", 3.0), ("curve", math.inf)):
             times = [one[part] for one in starts]
             told = f"{min(times):.2f} to {max(times):.2f} s"
             limit = f"at most {wanted:g} s" if math.isfinite(wanted) else ""
             what = f"from the command to the {part}, in a second process"
-            results.append(Result(what, told, limit, max(times) <= wanted))
-        results += changes(browser, 4 if quick else 10)
-        results += memory(browser, 50 if quick else 500)
+            yield Result(what, told, limit, max(times) <= wanted)
+        yield from changes(browser, 4 if quick else 10)
+        yield from memory(browser, 50 if quick else 500)
         browser.close()
-    return results

@@ -1,9 +1,8 @@
-"""All benchmarks as one table."""
+"""All benchmarks, line by line as they are measured."""
 
 from collections.abc import Sequence
 
 from rich.console import Console
-from rich.table import Table
 
 from fedsarsa_benchmarks import (
     control,
@@ -16,6 +15,9 @@ from fedsarsa_benchmarks import (
     reproduction,
     theory,
 )
+from fedsarsa_benchmarks.measuring import Result
+
+WIDTH = 72  # of what was measured; numbers stand below each other
 
 PARTS = {
     "foundation": foundation,
@@ -31,14 +33,19 @@ PARTS = {
 
 
 def report(console: Console, quick: bool = False, parts: Sequence[str] = ()) -> None:
-    """Measure and print all parts, or some."""
+    """Measure all parts, or some, and print every number as soon as it is there."""
     for part in parts:
         if part not in PARTS:
             raise ValueError(f"part must be one of {', '.join(PARTS)}, got {part!r}")
-    table = Table("what", "measured", "wanted", "met", title="fedsarsa bench")
     with console.status("measuring; keep the machine quiet"):
-        results = [result for part in parts or PARTS for result in PARTS[part].measure(quick)]
-    for result in results:
-        mark = ("yes" if result.met else "no") if result.wanted else ""
-        table.add_row(result.what, result.measured, result.wanted, mark)
-    console.print(table)
+        for part in parts or PARTS:
+            for result in PARTS[part].measure(quick):
+                console.print(line(result), soft_wrap=True, highlight=False, markup=False)
+
+
+def line(result: Result) -> str:
+    """What was measured, the number, what it should be, and whether it is."""
+    told = f"{result.what:<{WIDTH}}  {result.measured}"
+    if result.wanted:
+        told += f" ({result.wanted}: {'met' if result.met else 'missed'})"
+    return told

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -15,15 +16,14 @@ SIZES = [1, 2, 5, 10, 20, 40]
 POLL = 0.5  # seconds between two looks at memory
 
 
-def measure(quick: bool = False) -> list[Result]:
+def measure(quick: bool = False) -> Iterator[Result]:
     """Time and memory of ``fedsarsa reproduce``, and the overhead of sweeps."""
-    results = [_overhead(1 if quick else 3)]
+    yield _overhead(1 if quick else 3)
     for name, options, limit in (("a first look", ["--quick"], 10.0), ("the whole reproduction", [], 60.0)):
         if options or not quick:
             taken, memory = _reproduce(options)
-            results.append(at_most(f"{name}, figures and report", taken, " s", limit))
-            results.append(at_most(f"memory of all its processes, {name}", memory, " GiB", 2))
-    return results
+            yield at_most(f"{name}, figures and report", taken, " s", limit)
+            yield at_most(f"memory of all its processes, {name}", memory, " GiB", 2)
 
 
 def _overhead(repeats: int) -> Result:
